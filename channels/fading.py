@@ -13,7 +13,7 @@ from torch import Tensor
 
 from semcom.channels.equalise import combine_antennas
 from semcom.channels.law import Continuous, Law
-from semcom.channels.link import DOWNLINKS, SAMPLES, Cost, Downlink, Link, Realisation, complex_normal
+from semcom.channels.link import DOWNLINKS, SAMPLES, Cost, Downlink, Link, Realisation, SenderOptions, complex_normal
 from semcom.channels.meter import Meter
 from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from semcom.channels.power import check_even, check_finite
@@ -94,14 +94,15 @@ class Ideal(Link):
 
 
 @dataclass(frozen=True)
-class DownlinkOptions(BaseOptions):
-    """The option of a link whose receiver does not equalise."""
+class DownlinkOptions(SenderOptions):
+    """Options of a link whose receiver does not equalise."""
 
     downlink: Downlink = "noisy"
     """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
 
     def check(self) -> None:
-        """Raise ValueError for an unknown `downlink`."""
+        """Raise ValueError for an unknown `downlink`, or as the parent does."""
+        super().check()
         one_of("downlink", self.downlink, DOWNLINKS)
 
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from semcom.channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
 from semcom.channels.law import Law
 from semcom.channels.meter import Meter
-from semcom.channels.options import BaseOptions, one_of
+from semcom.channels.options import NOT_NEGATIVE, BaseOptions, one_of, require
 from semcom.channels.power import check_even, check_finite, normalise_power
 from semcom.channels.split import Hop, Split
 
@@ -46,11 +46,26 @@ FEEDBACKS = get_args(Feedback)
 Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
+ADDED = "added"
+"""The name in a realisation of the noise that clients add to their features, `[k, ..., d]` (`Link.draw_added`)."""
 NO = "no, sqrt(no)"
 """The name in a realisation of both in one tensor, `[k, ..., 2]`, if they were computed beforehand (`find_noise`)."""
 SAMPLES = 2**18
 """Realisations behind the statistics of a link without a closed form. Over Rayleigh fading the p-quantile of |h|^2 then
 has a relative standard error of sqrt((1 - p) / (p SAMPLES)), 0.6 % with p = 0.1."""
+
+
+@dataclass(frozen=True)
+class SenderOptions(BaseOptions):
+    """Option of a link whose clients may hide what they send."""
+
+    feature_noise: float = 0.0
+    """Variance of the Gaussian noise that clients add to their features, of mean square 1, before they send both with
+    the power of features alone (0: none)."""
+
+    def check(self) -> None:
+        """Raise ValueError for a negative variance."""
+        require("feature_noise", self.feature_noise, NOT_NEGATIVE)
 
 
 class Cost(NamedTuple):
@@ -78,7 +93,7 @@ class Link:
     """
 
     @dataclass(frozen=True)
-    class Options(BaseOptions):
+    class Options(SenderOptions):
         """Options of a link that may fade."""
 
         equaliser: Equaliser = "mmse"
@@ -90,7 +105,8 @@ class Link:
         ("gain"), or nothing ("none"): then the gradient stays as it arrives."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown equaliser, downlink or feedback."""
+            """Raise ValueError for an unknown equaliser, downlink or feedback, or as the parent does."""
+            super().check()
             one_of("equaliser", self.equaliser, EQUALISERS)
             one_of("downlink", self.downlink, DOWNLINKS)
             one_of("feedback", self.feedback, FEEDBACKS)
@@ -104,6 +120,7 @@ class Link:
         self.options = options
         self.equaliser: str = getattr(options, "equaliser", "none")
         self.downlink: str = getattr(options, "downlink", "noisy")
+        self.feature_noise: float = getattr(options, "feature_noise", 0.0)
 
     noisy: ClassVar[bool] = True
     """True if the SNR makes a difference."""
@@ -215,6 +232,15 @@ class Link:
         each = zip(clients, sizes, generators, strict=True)
         return [self.of(client).draw(own, d, generator, dtype) for client, own, generator in each]
 
+    def draw_added(
+        self, samples: int, d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """Draw the noise that a client adds to features `[samples, d]`, for their realisation; nothing without."""
+        if not self.feature_noise:
+            return {}
+        drawn = torch.randn(samples, d, generator=generator, dtype=dtype, device=generator.device)
+        return {ADDED: drawn * self.feature_noise**0.5}
+
     def sinr_law(self, no: float, others: Sequence[float]) -> Law | None:
         """Find the law of the SINR of a user among several on a resource, if it has a closed form.
 
@@ -301,7 +327,8 @@ class Link:
     ) -> Tensor:
         """Scale features `[k, b, d]` to mean square 1, send them, and return them as received, `[k, b, d]`.
 
-        A link that does not normalise (`normalises`) sends them unscaled, over noise for symbols of unit power.
+        A link that does not normalise (`normalises`) sends them unscaled, over noise for symbols of unit power. Noise
+        that `up` has of clients (`draw_added`) is added to scaled features, and the sum is scaled again.
 
         Args:
             features: float32 or float64, d even.
@@ -317,7 +344,7 @@ class Link:
                 so at each step: the loss shows them.
 
         Raises:
-            ValueError: for odd d, or a feature that is not finite.
+            ValueError: for odd d, a feature that is not finite, or a realisation without the clients' noise.
         """
         check_even(features.shape[-1])
         if check:
@@ -330,6 +357,11 @@ class Link:
             # The gradient has the shape of the features, so these tell the downlink its sizes.
             back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
         sent = normalise_power(features) if self.normalises else features
+        if self.feature_noise:
+            if ADDED not in up:
+                raise ValueError("up: the noise of the clients is missing, which draw_added draws")
+            sent = sent + up[ADDED]
+            sent = normalise_power(sent) if self.normalises else sent
         received = Split.apply(sent, uplink, back, mask)
         assert isinstance(received, Tensor)
         return received

@@ -67,6 +67,7 @@ EXPERIMENTS = {
     "letter-search": "semcom_papers.experiments.letter.search:LETTER_SEARCH",
     "letter-search-lambda": "semcom_papers.experiments.letter.search:LETTER_SEARCH_LAMBDA",
     "overhead": "semcom_papers.experiments.overhead:OVERHEAD",
+    "privacy": "semcom_papers.experiments.privacy:PRIVACY",
     "repper-fig1": "semcom_papers.experiments.repper.items:FIG1",
     "repper-fig3": "semcom_papers.experiments.repper.items:FIG3",
     "repper-fig4": "semcom_papers.experiments.repper.items:FIG4",

@@ -41,6 +41,7 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "benchmark": "semcom_papers.experiments.benchmark_ends:judge_benchmark_ranks",
         "city": "semcom_papers.experiments.city:judge_city",
         "collaboration": "semcom_papers.experiments.collaboration:judge_collaboration_gains",
+        "privacy": "semcom_papers.experiments.privacy:judge_privacy",
         "wireless-snr": "semcom_papers.experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "semcom_papers.experiments.wireless:judge_wireless_exchange",
         "wireless-network": "semcom_papers.experiments.network:judge_network_settings",

@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from semcom.attacks.gradient import invert_gradients
 from semcom.attacks.invert import Rebuilt, invert
+from semcom.attacks.labels import infer_labels
 from semcom.attacks.listen import Ear
 from semcom.attacks.member import infer_membership
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.engine.train.precision import reset_torch
-from semcom.files import resolve_file
+from semcom.files import ARRAYS, resolve_file
+from semcom.runs.folder.arrays import LEAK, add_arrays
 from semcom.runs.folder.summary import read_summary, write_summary
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.load import load
 
-LEAK = "leak"
-"""Entry of summary.json with the numbers of attacks; columns of tables begin with it."""
 SHOWN = 10
 """Images of a picture, at most."""
 
@@ -31,8 +32,9 @@ class Leak:
     """The result of an attack.
 
     Attributes:
-        numbers: by name, see `semcom.attacks.invert.Rebuilt` and `semcom.attacks.member.infer_membership`.
-        rebuilt: images of an inversion.
+        numbers: by name, see `semcom.attacks.invert.Rebuilt`, `semcom.attacks.member.infer_membership` and
+            `semcom.attacks.labels.infer_labels`.
+        rebuilt: rebuilt images, if there are any.
         setting: name of the listener's setting; "" for the base station.
     """
 
@@ -46,8 +48,8 @@ def attack(
 ) -> Leak:
     """Attack a finished run, and keep the numbers in its summary.json, as `leak`.
 
-    Tables, figures and comparisons have them as metrics: `leak.psnr`, `leak.ssim`, `leak.accuracy`, `leak.auc`; those
-    of another listener or knowledge have its name between. Nothing of the run is trained again.
+    Tables, figures and comparisons have them as metrics: `leak.psnr`, `leak.ssim`, `leak.accuracy`, `leak.auc`,
+    `leak.label`; those of another listener or knowledge have its name between. Nothing of the run is trained again.
 
     Args:
         folder: of the run, which must have kept its models.
@@ -82,33 +84,43 @@ def attack(
 @reset_torch()
 def carry_out_attack(result: Result, wanted: Attack) -> Leak:
     """Carry out an attack on the models of a result."""
-    victims = result.clients[: wanted.clients]
+    victims, setting = result.clients[: wanted.clients], wanted.name_setting()
     if wanted.kind == "member":
-        return Leak(infer_membership(result, victims, wanted.view), None, wanted.name_setting())
-    ear = Ear(result.world, wanted.snr_db)
-    names = ("knows", "known", "decoder", "steps", "view", "seed")
-    found = invert(result, ear, victims, **{name: getattr(wanted, name) for name in names})
-    return Leak(dict(found.numbers), found, wanted.name_setting())
+        return Leak(infer_membership(result, victims, wanted.view), None, setting)
+    if wanted.kind == "labels":
+        told = infer_labels(result, victims, known=wanted.known, seed=wanted.seed, view=wanted.view)
+        return Leak(told, None, setting)
+    if wanted.kind == "gradient":
+        found = invert_gradients(result, victims, wanted)
+    else:
+        found = invert(result, Ear(result.world, wanted.snr_db), victims, wanted)
+    return Leak(dict(found.numbers), found, setting)
 
 
 def store_leak(folder: Path, wanted: Attack, found: Leak) -> None:
-    """Add the numbers to summary.json, and the effort; those of the same setting before are replaced."""
+    """Add the numbers to summary.json, and a few images to arrays.npz; those of the same setting are replaced."""
     summary = read_summary(folder)
     assert summary is not None, "it has been loaded"
+    if found.rebuilt is not None:
+        add_arrays(folder / ARRAYS, found.rebuilt.list_arrays(found.setting), summary["hash"])
     leak: dict[str, Any] = dict(summary.get(LEAK, {}))
-    numbers = {**found.numbers, f"{wanted.kind}_with": wanted.describe_size()}
-    if found.setting:
-        leak[found.setting] = {**leak.get(found.setting, {}), **numbers}
-    else:
-        leak |= numbers
+    note_leak(leak, wanted, found)
     write_summary(folder, {**summary, LEAK: leak})
+
+
+def note_leak(leak: dict[str, Any], wanted: Attack, found: Leak) -> None:
+    """Add the numbers of an attack, and its effort, to those of a run."""
+    into = leak
+    if found.setting:
+        into = leak[found.setting] = dict(leak.get(found.setting, {}))
+    into |= {**found.numbers, f"{wanted.kind}_with": wanted.describe_size()}
 
 
 def draw_rebuilt(found: Rebuilt, path: Path) -> Path:
     """Write a picture of originals, what was rebuilt, and the mean image of the class, a row each."""
     from PIL import Image
 
-    some = np.linspace(0, len(found.originals) - 1, min(SHOWN, len(found.originals))).round().astype(int)
+    some = found.pick(SHOWN)
     rows = [images[some].numpy() for images in (found.originals, found.rebuilt, found.of_class)]
     grid = np.concatenate([np.concatenate([image.transpose(1, 2, 0) for image in row], 1) for row in rows], 0)
     side = 64 // found.originals.shape[-1] or 1

@@ -2,23 +2,26 @@
 
 He knows pairs of an image and its features, as received by him. They are of the victim's own encoder, which he has or
 may ask (as everybody may whose encoder is the same), or only of other clients' encoders. None of his images is a
-victim's. His decoder is a transposed convolutional network, or the best linear one in closed form.
+victim's. His decoder is the best linear one in closed form, or beside it a transposed convolutional network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from semcom.attacks.listen import BATCH, Ear
-from semcom.attacks.options import Decoder, Knows
+from semcom.attacks.known import choose_known_images
+from semcom.attacks.listen import BATCH, Ear, make_key
+from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.data.federation import Federation, scale_bytes, to_bytes
 from semcom.engine.host.keys import build_with_key, keyed
+from semcom.runs.folder.arrays import LEAK, PREFIX, Arrays
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import PSNR, SSIM
 from semcom.tasks.reconstruction import ROOM, Reconstruction
@@ -27,21 +30,14 @@ RATE = 1e-3
 """Rate of the attacker's Adam; a step has as many samples as a frame."""
 AT_ONCE = 512
 """Samples that pass a network of his at once."""
+KEPT = 4
+"""Images that are kept with a run, at most."""
+BASE = "base"
+"""Name of the setting without one: what the base station hears."""
+AGAIN = 4
+"""His classifier learns rebuilt images for one step in so many of his training."""
 LISTENS = 4
 """Times that he hears each of his images for the linear decoder, each with other noise."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """The attacker's images: n of them, with their classes, and whose encoder he has their features from.
-
-    Attributes:
-        index: their places among the run's images, int64 `[n]`.
-        client: of each, whose encoder it has passed, int64 `[n]`; -1: the victim's.
-    """
-
-    index: Tensor
-    client: Tensor
 
 
 @dataclass(frozen=True)
@@ -59,79 +55,98 @@ class Rebuilt:
     clients: np.ndarray
     numbers: Mapping[str, float]
 
+    def pick(self, count: int) -> np.ndarray:
+        """Pick a few images, from the first to the last, by their places."""
+        return np.linspace(0, len(self.originals) - 1, min(count, len(self.originals))).round().astype(int)
 
-def choose_known_images(federation: Federation, victims: np.ndarray, knows: Knows, known: int, seed: int) -> Known:
-    """Choose images that no victim has: any others of the run's data, or the training images of other clients.
+    def list_arrays(self, setting: str) -> Arrays:
+        """List a few images and what was rebuilt as arrays of a run, see docs/metrics.md."""
+        some = self.pick(KEPT)
+        kept = {"originals": self.originals[some].numpy(), "rebuilt": self.rebuilt[some].numpy()}
+        return {f"{PREFIX[LEAK]}{setting or BASE}/{n}": t for n, t in (kept | {"client": self.clients[some]}).items()}
 
-    Raises:
-        ConfigError: there are none.
+
+def refuse_other_inputs(kind: str, federation: Federation) -> None:
+    """Raise ConfigError for a run whose data are no images of a multiple of 4 pixels a side."""
+    size = federation.images.shape[-1]
+    if not federation.pictured or size % 4:
+        what = f"images of {size} pixels a side" if federation.pictured else "arrays of numbers"
+        raise ConfigError(f"kind: {kind} rebuilds images of a multiple of 4 pixels a side, and the data are {what}")
+
+
+class Judge:
+    """What an attacker has without listening, beside which his rebuilt images are measured.
+
+    Args:
+        federation: of the run.
+        index: of his images, `[n]`.
+        steps, seed: of the training of his classifier.
+
+    Attributes:
+        target, labels: his images in [-1, 1], `[n, c, h, w]`, and their classes.
+        by_class: their mean image for each class, `[C, c, h, w]`.
+        classifier: images in [-1, 1] -> scores `[n, C]`.
+        rows, parts: numbers, and images and whose they are, of what he has rebuilt so far.
     """
-    others = np.setdiff1d(np.arange(len(federation.train)), victims)
-    theirs = [of[k] for of in (federation.train, federation.test, federation.validation) for k in victims.tolist()]
-    taken = torch.zeros(len(federation.images), dtype=torch.bool)
-    taken[torch.cat(theirs).cpu()] = True
-    if knows == "clients":
-        pool = torch.cat([federation.train[k] for k in others.tolist()] or [federation.train.flat[:0]]).cpu()
-        client = torch.from_numpy(np.repeat(others, federation.train.sizes[others]))
-        pool, client = pool[~taken[pool]], client[~taken[pool]]  # clients may share an image
-    else:
-        pool = (~taken).nonzero().flatten()
-        client = torch.full_like(pool, -1)
-    if not len(pool):
-        raise ConfigError(f"clients: all {len(federation.train)} are victims, and no image is left to the attacker")
-    some = torch.randperm(len(pool), generator=keyed(seed, "known"))[:known]
-    return Known(pool[some], client[some])
+
+    def __init__(self, federation: Federation, index: Tensor, steps: int, seed: int) -> None:
+        self.federation, self.steps, self.seed = federation, steps, seed
+        self.images, self.labels = federation.images.cpu()[index], federation.labels.cpu()[index]
+        self.target = scale_bytes(self.images, torch.float32)
+        classes = len(federation.classes)
+        self.by_class = _average_by_class(self.target, self.labels, classes)
+        self.classifier = make_classifier(self.target, classes, seed)
+        train_classifier(self.classifier, self.target, self.labels, steps, seed)
+        self.rows: list[dict[str, float]] = []
+        self.parts: list[tuple[int, Tensor, Tensor, Tensor]] = []
+
+    def learn_rebuilt(self, rebuilt: Tensor) -> nn.Module:
+        """Return a classifier that has also learnt his own images as they come out of a decoder, `[n, c, h, w]`."""
+        again = deepcopy(self.classifier).train()
+        return train_classifier(again, rebuilt, self.labels, max(1, self.steps // AGAIN), self.seed)
+
+    def note(self, victim: int, index: Tensor, rebuilt: Tensor, classifier: nn.Module | None = None) -> None:
+        """Measure what he rebuilt, in [-1, 1], of a victim's images at `index`."""
+        originals, truth = self.federation.images.cpu()[index], self.federation.labels.cpu()[index]
+        wanted = scale_bytes(originals, torch.float32)
+        answers = {"": rebuilt, "_mean": self.target.mean(0).expand_as(wanted), "_class": self.by_class[truth]}
+        row = {f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted).items()}
+        for end, judge, of in (("", classifier or self.classifier, rebuilt), ("_originals", self.classifier, wanted)):
+            row[f"accuracy{end}"] = float((_apply(judge, of).argmax(1) == truth).float().mean())
+        self.rows.append(row)
+        self.parts.append((victim, originals, to_bytes(rebuilt), to_bytes(self.by_class[truth])))
+
+    def sum_up(self) -> Rebuilt:
+        """Average over the victims."""
+        numbers = {name: float(np.mean([row[name] for row in self.rows])) for name in self.rows[0]}
+        whose = np.repeat([part[0] for part in self.parts], [len(part[1]) for part in self.parts])
+        originals, rebuilt, of_class = (torch.cat(each) for each in list(zip(*self.parts, strict=True))[1:])
+        return Rebuilt(originals, rebuilt, of_class, whose, numbers)
 
 
-def invert(
-    result: Result,
-    ear: Ear,
-    victims: np.ndarray,
-    *,
-    knows: Knows,
-    known: int,
-    decoder: Decoder,
-    steps: int,
-    view: str | None,
-    seed: int,
-) -> Rebuilt:
+def invert(result: Result, ear: Ear, victims: np.ndarray, wanted: Attack) -> Rebuilt:
     """Train the attacker, and rebuild the victims' test images.
 
     Raises:
         ConfigError: the run's data are no images of a multiple of 4 pixels a side, or no image is left to him.
     """
-    federation = result.federation
-    size = federation.images.shape[-1]
-    if not federation.pictured or size % 4:
-        what = f"images of {size} pixels a side" if federation.pictured else "arrays of numbers"
-        raise ConfigError(f"kind: invert rebuilds images of a multiple of 4 pixels a side, and the data are {what}")
-    mine = choose_known_images(federation, victims, knows, known, seed)
-    images, labels = federation.images.cpu()[mine.index], federation.labels.cpu()[mine.index]
-    target = scale_bytes(images, torch.float32)
-    classifier = train_classifier(target, labels, len(federation.classes), steps, seed)
-    by_class = _average_by_class(target, labels, len(federation.classes))
-    made: list[tuple[tuple[float, int], Tensor, nn.Module]] = []
-    rows, parts = [], []
+    federation, seed, view = result.federation, wanted.seed, wanted.view
+    refuse_other_inputs("invert", federation)
+    knows = "own" if wanted.at == "client" else wanted.knows
+    mine = choose_known_images(federation, victims, knows, wanted.known, seed)
+    judge = Judge(federation, mine.index, wanted.steps, seed)
+    made: list[_Made] = []
     for victim in victims.tolist():
-        raw = _encode_known(result, images, mine.client, victim, view)
-        network = _find_decoder(made, ear, victim, raw, target, decoder, steps, seed)
+        key = make_key(wanted.secret, result.world, victim)
+        raw = _encode_known(result, judge.images, mine.client, victim, view)
+        raw = key(raw) if wanted.knows == "pairs" else raw
+        decoder = _find_decoder(made, ear, victim, raw, judge, wanted)
         index = federation.test[victim].cpu()
-        originals, truth = federation.images.cpu()[index], federation.labels.cpu()[index]
-        heard = ear.hear(result.encode(originals, victim, view).float(), victim, "victim", seed)
-        rebuilt = _apply(network, heard)
-        wanted = scale_bytes(originals, torch.float32)
-        answers = {"": rebuilt, "_mean": target.mean(0).expand_as(wanted), "_class": by_class[truth]}
-        row = {f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted).items()}
-        right = {
-            end: float((_apply(classifier, of).argmax(1) == truth).float().mean())
-            for end, of in (("", rebuilt), ("_originals", wanted))
-        }
-        rows.append(row | {f"accuracy{end}": share for end, share in right.items()})
-        parts.append((originals, to_bytes(rebuilt), to_bytes(by_class[truth])))
-    numbers = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    whose = np.repeat(victims, [len(part[0]) for part in parts])
-    originals, rebuilt, of_class = (torch.cat(each) for each in zip(*parts, strict=True))
-    return Rebuilt(originals, rebuilt, of_class, whose, numbers)
+        heard = ear.hear(
+            key(result.encode(federation.images.cpu()[index], victim, view).float()), victim, "victim", seed
+        )
+        judge.note(victim, index, _apply(decoder.network, heard), decoder.classifier)
+    return judge.sum_up()
 
 
 def _encode_known(result: Result, images: Tensor, client: Tensor, victim: int, view: str | None) -> Tensor:
@@ -156,30 +171,33 @@ def compare_images(found: Tensor, wanted: Tensor) -> dict[str, float]:
     return {metric.label.lower(): float(each[metric.name].mean()) for metric in task.metrics}
 
 
-def _find_decoder(
-    made: list[tuple[tuple[float, int], Tensor, nn.Module]],
-    ear: Ear,
-    victim: int,
-    raw: Tensor,
-    target: Tensor,
-    decoder: Decoder,
-    steps: int,
-    seed: int,
-) -> nn.Module:
+@dataclass(frozen=True)
+class _Made:
+    """A decoder, a classifier of what it rebuilds, and the channel and the features for which they were trained."""
+
+    channel: tuple[float, int]
+    raw: Tensor
+    network: nn.Module
+    classifier: nn.Module
+
+
+def _find_decoder(made: list[_Made], ear: Ear, victim: int, raw: Tensor, judge: Judge, wanted: Attack) -> _Made:
     """Train a decoder for a victim, or find that of another one with the same features and the same channel."""
     channel = ear.find_snr_db(victim), ear.world.session.draws.link.like(victim)
-    known = next((one for at, features, one in made if at == channel and torch.equal(features, raw)), None)
+    known = next((one for one in made if one.channel == channel and torch.equal(one.raw, raw)), None)
     if known is None:
-        if decoder == "linear":
-            known = fit_linear(ear, victim, raw, target, seed)
+        if wanted.decoder == "linear":
+            network: nn.Module = fit_linear(ear, victim, raw, judge.target, wanted.seed)
         else:
-            known = train_decoder(ear, victim, raw, target, steps, seed)
-        made.append((channel, raw, known))
+            network = train_decoder(ear, victim, raw, judge.target, wanted.steps, wanted.seed)
+        rebuilt = _apply(network, ear.hear(raw, victim, "rebuilt", wanted.seed))
+        known = _Made(channel, raw, network, judge.learn_rebuilt(rebuilt))
+        made.append(known)
     return known
 
 
 class Linear(nn.Module):
-    """The affine function of features that least squares give, as images."""
+    """The affine function of features that least squares give, as images in [-1, 1]."""
 
     def __init__(self, weight: Tensor, shape: torch.Size) -> None:
         super().__init__()
@@ -200,9 +218,23 @@ def fit_linear(ear: Ear, victim: int, raw: Tensor, target: Tensor, seed: int) ->
     return Linear(torch.linalg.lstsq(x, y, driver="gelsd").solution, target.shape[1:])
 
 
+class Refined(nn.Module):
+    """A linear decoder, and a network that adds what it misses; both take features `[n, d]`."""
+
+    def __init__(self, linear: Linear, network: nn.Module) -> None:
+        super().__init__()
+        self.linear, self.network = linear, network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rebuild images `[n, c, h, w]`."""
+        found = self.linear(x) + self.network(x)
+        return found if self.training else found.clamp(-1, 1)
+
+
 def train_decoder(ear: Ear, victim: int, raw: Tensor, target: Tensor, steps: int, seed: int) -> nn.Module:
-    """Train a network by Adam on the mean squared error; each batch is heard with other noise."""
-    network = build_with_key(lambda: make_decoder(raw.shape[1], target.shape[1:]), seed, "decoder")
+    """Train a network on what the best linear decoder misses, by Adam; each batch is heard with other noise."""
+    linear, d = fit_linear(ear, victim, raw, target, seed), raw.shape[1]
+    network = Refined(linear, build_with_key(lambda: make_decoder(d, target.shape[1:]), seed, "decoder"))
 
     def compute_loss(at: Tensor, step: int) -> Tensor:
         heard = ear.hear(raw[at], victim, "known", seed, step)
@@ -212,8 +244,11 @@ def train_decoder(ear: Ear, victim: int, raw: Tensor, target: Tensor, steps: int
 
 
 def make_decoder(features: int, shape: torch.Size) -> nn.Module:
-    """Make a network from features to images in [-1, 1], of a multiple of 4 pixels a side."""
+    """Make a network from features to images of a multiple of 4 pixels a side, at first all 0."""
     channels, side = shape[0], shape[-1] // 4
+    last = nn.Conv2d(16, channels, 3, padding=1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
     return nn.Sequential(
         nn.Linear(features, 64 * side * side),
         nn.Unflatten(1, (64, side, side)),
@@ -224,8 +259,7 @@ def make_decoder(features: int, shape: torch.Size) -> nn.Module:
         nn.ReLU(),
         nn.ConvTranspose2d(32, 16, 4, 2, 1),
         nn.ReLU(),
-        nn.Conv2d(16, channels, 3, padding=1),
-        nn.Tanh(),
+        last,
     )
 
 
@@ -252,8 +286,8 @@ def _apply(network: nn.Module, inputs: Tensor) -> Tensor:
         return torch.cat([network(part) for part in inputs.split(AT_ONCE)])
 
 
-def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, seed: int) -> nn.Module:
-    """Train a small convolutional network on the attacker's own images: from images in [-1, 1] to scores `[n, C]`."""
+def make_classifier(target: Tensor, classes: int, seed: int) -> nn.Module:
+    """Make a small convolutional network from images like `target` to scores `[n, C]`."""
     channels, side = target.shape[1], target.shape[-1] // 4
 
     def make() -> nn.Module:
@@ -268,9 +302,13 @@ def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, s
             nn.Linear(64 * side * side, classes),
         )
 
-    network = build_with_key(make, seed, "classifier")
+    return build_with_key(make, seed, "classifier")
+
+
+def train_classifier(network: nn.Module, images: Tensor, labels: Tensor, steps: int, seed: int) -> nn.Module:
+    """Train a classifier on images in [-1, 1]."""
 
     def compute_loss(at: Tensor, step: int) -> Tensor:
-        return nn.functional.cross_entropy(network(target[at]), labels[at])
+        return nn.functional.cross_entropy(network(images[at]), labels[at])
 
-    return _train(network, compute_loss, len(target), steps, keyed(seed, "classifier batches"))
+    return _train(network, compute_loss, len(images), steps, keyed(seed, "classifier batches"))

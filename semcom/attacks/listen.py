@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from semcom.attacks.options import Secret
 from semcom.config import ConfigError
 from semcom.engine.host.keys import keyed
 from semcom.engine.world import World
@@ -50,7 +52,24 @@ class Ear:
         n, d = features.shape
         sizes = [min(BATCH, n - at) for at in range(0, n, BATCH)]
         generator = keyed(self.world.config.seed, "ear", client, *key)
-        drawn = {name: t[None] for name, t in link.draw(sizes, d, generator, features.dtype).items()}
+        drawn = link.draw(sizes, d, generator, features.dtype) | link.draw_added(n, d, generator, features.dtype)
+        drawn = {name: t[None] for name, t in drawn.items()}
         snr_db = torch.tensor([self.find_snr_db(client)], dtype=features.dtype)
         with torch.no_grad():
             return link(features[None], drawn, snr_db)[0]
+
+
+def make_key(secret: Secret, world: World, client: int) -> Callable[[Tensor], Tensor]:
+    """Make what a client does to its features `[n, d]` by a key that it shares with the base station.
+
+    Lengths and angles of features stay as they are, so whoever hears many knows which are alike.
+    """
+    if secret == "none":
+        return lambda features: features
+    d, generator = world.features, keyed(world.config.seed, "secret", client)
+    if secret == "permutation":
+        order = torch.randperm(d, generator=generator)
+        return lambda features: features[:, order]
+    matrix, upper = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+    turn = matrix * upper.diagonal().sign()  # uniform over all rotations and reflections
+    return lambda features: features @ turn.to(features.dtype)

@@ -32,18 +32,22 @@ def carry_out_attack_command(words: list[str]) -> None:
     """Carry out `semcom attack RUN`."""
     (folder,), wanted = read_analysis_words(words, ("RUN",), AttackFlags(), "semcom attack")
     own = {f.name: getattr(wanted, f.name) for f in fields(Attack)}
-    if wanted.kind != "invert" and wanted.out is not None:
+    if wanted.kind in ("member", "labels") and wanted.out is not None:
         raise ConfigError(f"out: {wanted.out!r} has no effect on kind {wanted.kind}, which draws nothing; leave it out")
     found = semcom.attack(folder, plugins=wanted.plugins, trust=wanted.trust, **own)
     numbers = found.numbers
-    if found.rebuilt is None:
+    if wanted.kind == "member":
         ends = f"{numbers['auc_low']:.3f} to {numbers['auc_high']:.3f}"
         say(f"membership: AUC {numbers['auc']:.3f} ({ends}); a guess has 0.5")
+    if wanted.kind == "labels":
+        error, guess = 100 * numbers["label"], 100 * numbers["label_guess"]
+        say(f"shares of classes: {error:.1f} % in total variation off; without looking {guess:.1f} %")
+    if found.rebuilt is None:
         return
     from semcom.attacks.attack import draw_rebuilt
 
-    has_ssim = "ssim" in numbers
-    for name, end in (("rebuilt from features", ""), ("mean image", "_mean"), ("mean image of the class", "_class")):
+    has_ssim, of = "ssim" in numbers, "features" if wanted.kind == "invert" else "an update"
+    for name, end in ((f"rebuilt from {of}", ""), ("mean image", "_mean"), ("mean image of the class", "_class")):
         ssim = f", SSIM {numbers['ssim' + end]:.3f}" if has_ssim else ""
         say(f"{name + ':':<25}PSNR {numbers['psnr' + end]:.2f} dB{ssim}")
     right, most = 100 * numbers["accuracy"], 100 * numbers["accuracy_originals"]

@@ -68,6 +68,7 @@ _LATER_OPTIONS: Mapping[str, Any] = {
     "partition.options.fraction_tests": None,
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",
+    "channel.options.feature_noise": 0.0,
     "channel.options.antennas": 1,
     "channel.options.users": 1,
     "channel.options.combining": "mmse",

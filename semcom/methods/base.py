@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -32,6 +32,8 @@ class Method(ABC):
         split: whether local training runs through the link, features up and gradients down.
         exchanges: whether it sends more than split features and gradients over the air (models, prototypes), by
             `air.up`, `air.down` or `air.send`.
+        tells: what else goes up says of a client's classes: its "counts" of each, which "classes" it has, or nothing
+            ("").
         finishing: values of open fields of `FinishConfig` for the method's last stage ({}: the usual ones). None: the
             method has no last stage.
         unused: dotted fields of the configuration without effect on the method ("train.lr"), or a single value of a
@@ -48,6 +50,7 @@ class Method(ABC):
     classifies: ClassVar[bool] = False
     split: ClassVar[bool] = False
     exchanges: bool = True
+    tells: Literal["", "classes", "counts"] = ""
     finishing: ClassVar[Mapping[str, Any] | None] = None
     unused: tuple[str, ...] = ()
     label: ClassVar[str] = ""

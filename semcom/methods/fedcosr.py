@@ -48,6 +48,7 @@ class FedCoSR(Method):
     classifies = True
     shares = "encoder and label centroids"
     personal = "head, and its part of the encoder"
+    tells = "counts"
     sends = "theta and label centroids, up and down"
 
     @dataclass(frozen=True)

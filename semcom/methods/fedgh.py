@@ -41,6 +41,7 @@ class FedGH(Method):
     preset = {"optimizer": "sgd", "lr": 0.01, "rounds": 500}
     shares = "head"
     personal = "encoder"
+    tells = "classes"
     sends = "prototypes up, phi down"
     unused = ("model.snr_input",)  # phi learns from means over clients, which have no SNR
 

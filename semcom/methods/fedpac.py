@@ -54,6 +54,7 @@ class FedPAC(FedAvg):
     unused = ("air.privacy", "air.compress=top-k", "air.repeat", "train.deadline_s")  # each head is combined of all
     shares = "encoder, class prototypes"
     personal = "head, a combination of the clients'"
+    tells = "counts"
     sends = "encoder, head, prototypes, counts, V and h up; encoder, combined head and prototypes down"
 
     @dataclass(frozen=True)

@@ -74,6 +74,10 @@ class FedProto(Method):
         model: Population
         prototypes: Prototypes
 
+    def __init__(self, hyper: FedProto.Hyper) -> None:
+        super().__init__(hyper)
+        self.tells = "counts" if hyper.aggregation == "counts" else "classes"
+
     def setup(self, world: World) -> FedProto.State:
         """Start from the clients' own models, without any prototype."""
         return self.State(world.population(), Prototypes.none(world))

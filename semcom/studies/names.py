@@ -141,6 +141,8 @@ NUMBERS = {
         _plain("leak.ssim", "SSIM of rebuilt images", higher=False),
         _share("leak.accuracy", "accuracy on rebuilt images", higher=False),
         _plain("leak.auc", "AUC of membership", higher=False),
+        _share("leak.label", "error of the shares of classes"),
+        _plain("leak.gradient.psnr", "PSNR of images rebuilt from an update", "dB", higher=False, digits=2),
         _share("arrived", "part of the uploads that arrived"),
         _plain("best_round", "best round", higher=False),
         _share("new_clients.global.accuracy", "accuracy of new clients"),

@@ -155,7 +155,7 @@ def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_p
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"kind": "guess"}, "kind: 'guess' is unknown; known are invert, member"),
+        ({"kind": "guess"}, "kind: 'guess' is unknown; known are invert, member, labels, gradient"),
         ({"at": "eavesdropper"}, "snr_db: none is given, and an eavesdropper has his own"),
         ({"snr_db": 3.0}, "snr_db: 3.0 is for an eavesdropper; give at eavesdropper"),
         ({"kind": "member", "decoder": "linear"}, "decoder: 'linear' has no effect on kind member; leave it out"),

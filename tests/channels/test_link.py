@@ -196,8 +196,9 @@ def test_odd_dimensions_are_refused(kind):
 
 def test_options_of_a_link_are_the_fields_of_its_options():
     assert link_options("none") == link_options("ideal") == {}
-    assert link_options("awgn") == {"downlink": "noisy", "power": "normalised"}
+    assert link_options("awgn") == {"feature_noise": 0.0, "downlink": "noisy", "power": "normalised"}
     assert link_options("rayleigh") == {
+        "feature_noise": 0.0,
         "equaliser": "mmse",
         "downlink": "noisy",
         "feedback": "gain",
@@ -212,7 +213,7 @@ def test_options_of_a_link_are_the_fields_of_its_options():
     assert isinstance(link, Rician)
     assert (
         link.options
-        == Rician.Options("mmse", "noisy", "gain", 1, 1, "mmse", "none", "sample", None, 3.0)
+        == Rician.Options(0.0, "mmse", "noisy", "gain", 1, 1, "mmse", "none", "sample", None, 3.0)
         == Rician(link.options).options
     )
 
@@ -414,12 +415,36 @@ def test_a_sender_may_adapt_its_power(stack, within):
     assert not gradient[power.expand(1, -1, 2) <= least].any()
 
 
+@pytest.mark.parametrize("variance", [0.1, 1.0])
+@pytest.mark.parametrize("snr_db", [3.0, math.inf])
+def test_noise_of_the_clients_adds_to_that_of_the_channel(variance, snr_db):
+    """Scaled back by sqrt(1 + v), features arrive with noise of variance v + (1 + v) no, at the power of any others."""
+    link, clock = make_link("awgn", feature_noise=variance), torch.Generator().manual_seed(0)
+    x = features(1, 500, 512)
+    up = link.draw([500], 512, clock, x.dtype) | link.draw_added(500, 512, clock, x.dtype)
+    received = link(x, {name: t[None] for name, t in up.items()}, torch.tensor([snr_db]))
+    no = 10 ** (-snr_db / 10)
+    sent = x / x.square().mean(-1, keepdim=True).sqrt()
+    error = math.sqrt(1 + variance) * received - sent
+    assert error.square().mean() == pytest.approx(variance + (1 + variance) * no, rel=0.01)
+    if snr_db == math.inf:
+        assert torch.allclose(received.square().mean(-1), torch.ones(1, 500, dtype=x.dtype))
+
+
+def test_without_noise_of_their_own_clients_draw_none():
+    assert make_link("rayleigh").draw_added(3, D, torch.Generator()) == {}
+    with pytest.raises(ValueError, match="^feature_noise: -1.0 is not a number of at least 0$"):
+        make_link("digital", feature_noise=-1.0)
+
+
 def test_an_option_of_ones_own_is_known_and_checked(nakagami):
-    assert link_options("nakagami") == {"equaliser": "mmse", "downlink": "noisy", "feedback": "gain", "m": 2}
+    usual = {"feature_noise": 0.0, "equaliser": "mmse", "downlink": "noisy", "feedback": "gain"}
+    assert link_options("nakagami") == {**usual, "m": 2}
     assert make_link("nakagami").options.m == 2
     with pytest.raises(ValueError, match="^m: 0.5 is not a whole number of at least 1$"):
         make_link("nakagami", m=0.5)
-    with pytest.raises(ValueError, match="^mm: 3 is not for nakagami, which takes equaliser, downlink, feedback, m$"):
+    takes = "feature_noise, equaliser, downlink, feedback, m"
+    with pytest.raises(ValueError, match=f"^mm: 3 is not for nakagami, which takes {takes}$"):
         make_link("nakagami", mm=3)
 
 

@@ -253,6 +253,11 @@ class Draws:
         more = self._fades(link, clients, kind, stream, alike=alike)
         now = link.at(self.find_seconds())
         drawn = now.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
+        if link.feature_noise and kind == "uplink":
+            for each, k, own in zip(drawn, clients, sizes, strict=True):
+                each |= link.draw_added(
+                    sum(own), d, keyed(self.config.seed, stream, "added", self.round, k), self.dtype
+                )
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:

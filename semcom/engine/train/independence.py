@@ -91,6 +91,8 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
         ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]
         more = {} if link.users == 1 and not link.lasting else {"fades": [fades(k) for k in clients]}
         drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device, **more)
+        for each, k in zip(drawn, clients, strict=True):
+            each |= link.draw_added(sum(sizes), d, keyed("added", k), dtype)
         up = {name: torch.stack([each[name] for each in drawn]).to(device) for name in drawn[0]}
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 

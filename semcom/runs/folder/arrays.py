@@ -17,8 +17,10 @@ from semcom.files import open_file, write_atomically
 Arrays = dict[str, np.ndarray]
 
 CONFUSION, FEATURES, CURVES, IMAGES = "confusion", "features", "curves-per-client", "images"
-PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMAGES: "images/"}
-"""What can be kept -> how the names of its arrays begin."""
+LEAK = "leak"
+"""What attacks leave."""
+PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMAGES: "images/", LEAK: "leak/"}
+"""What can be kept, or is left -> how the names of its arrays begin."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
@@ -50,6 +52,11 @@ def read_arrays(path: Path, expected: str) -> Arrays:
     if digest and digest != [_digest(found)]:  # older versions have left none
         raise RunError(f"{path} is damaged (its digest is not that of its content)")
     return found
+
+
+def add_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
+    """Add arrays to those of the run, in the place of any of these names. Errors: `read_arrays`, `write_arrays`."""
+    write_arrays(path, {**read_arrays(path, run), **arrays}, run)
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -60,7 +60,9 @@ class Noisy(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Send `[b, d]`, and return it as received."""
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        drawn = self.link.draw([len(features)], features.shape[-1], generator, features.dtype)
+        n, d = features.shape
+        drawn = self.link.draw([n], d, generator, features.dtype)
+        drawn |= self.link.draw_added(n, d, generator, features.dtype)
         there = {name: t[None].to(features.device) for name, t in drawn.items()}
         snr = torch.full((1,), self.snr_db, dtype=features.dtype, device=features.device)
         return self.link(features[None], there, snr)[0]

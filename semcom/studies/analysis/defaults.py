@@ -24,16 +24,16 @@ from semcom.runs.request.section_options import (
 from semcom.studies.results.table import list_table_fields
 
 SETTLED: Mapping[str, Mapping[str, Any]] = {
-    **{"none": {}, "ideal": {}, "awgn": {"downlink": "noisy", "power": "normalised"}},
+    **{"none": {}, "ideal": {}, "awgn": {"feature_noise": 0.0, "downlink": "noisy", "power": "normalised"}},
     "digital": {
-        **{"downlink": "noisy", "bits": 1.0, "modulation": 16, "code_rate": 0.5},
+        **{"feature_noise": 0.0, "downlink": "noisy", "bits": 1.0, "modulation": 16, "code_rate": 0.5},
         **{"fading": "awgn", "coherence": None, "k_factor_db": None},
     },
     "ofdm": {
-        **{"equaliser": "mmse", "downlink": "noisy", "feedback": "gain", "antennas": 1, "users": 1},
-        **{"combining": "mmse", "power_control": "none", "csi": "perfect", "pilots": (2, 11), "subcarriers": 2680},
-        **{"shares": None, "spacing_khz": 15.0, "cyclic_prefix": 1 / 14, "profile": "tdl-a", "delay_spread_ns": 100.0},
-        **{"carrier_ghz": 3.5, "speed_mps": 3.0},
+        **{"feature_noise": 0.0, "equaliser": "mmse", "downlink": "noisy", "feedback": "gain", "antennas": 1},
+        **{"users": 1, "combining": "mmse", "power_control": "none", "csi": "perfect", "pilots": (2, 11)},
+        **{"subcarriers": 2680, "shares": None, "spacing_khz": 15.0, "cyclic_prefix": 1 / 14},
+        **{"profile": "tdl-a", "delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0},
     },
 }
 """Link -> its options in a run that sets none, of links that work some out, or have fewer than the class above them."""

@@ -86,7 +86,9 @@ def test_estimates_of_a_channel_at_rest_are_off_by_noise_alone(save, within):
 
 def test_options_that_would_do_nothing_are_not_there():
     assert not set(link_options("cir")) & {"profile", "delay_spread_ns", "carrier_ghz", "speed_mps"}
-    with pytest.raises(ValueError, match="^speed_mps: 3.0 is not for cir, which takes equaliser, downlink, feedback, "):
+    with pytest.raises(
+        ValueError, match="^speed_mps: 3.0 is not for cir, which takes feature_noise, equaliser, downlink, feedback, "
+    ):
         make_link("cir", path="city.npz", speed_mps=3.0)
 
 

@@ -27,7 +27,11 @@ def resolved(**channel: Any) -> RunConfig:
 
 def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
     assert asdict(resolved(kind="ideal").channel.options) == {}
-    assert asdict(resolved(kind="awgn").channel.options) == {"downlink": "noisy", "power": "normalised"}
+    assert asdict(resolved(kind="awgn").channel.options) == {
+        "feature_noise": 0.0,
+        "downlink": "noisy",
+        "power": "normalised",
+    }
     wanted = {"downlink": "noisy", "feedback": "gain", "equaliser": "zf", "coherence": "sample", "antennas": 1}
     wanted |= {"users": 1, "combining": "mmse", "power_control": "none", "round_doppler": None}
     assert asdict(resolved(kind="rayleigh", equaliser="zf").channel.options) == wanted
