@@ -58,17 +58,18 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
         owned = federation.train[victim].cpu()
         some = torch.randperm(len(owned), generator=keyed(wanted.seed, "batch", victim))[: wanted.batch]
         index = owned[some]
-        images, labels = federation.gather(index), federation.labels.cpu()[index]
         model = result.module(victim, wanted.view)
+        dtype = next(model.parameters()).dtype
+        images, labels = federation.gather(index, dtype).cpu(), federation.labels.cpu()[index]
         through = result.module(victim, wanted.view, link=True) if result.config.train.through_link else model
         names = [name for name, _ in model.named_parameters() if in_part(name, method.averages)]
         with key_global_generator(wanted.seed, "update", victim):
             sent = compute_gradient(through, names, images, labels, again=False)
         if isinstance(model.between, UnitPower):
             model.between = _Scale()
-        start = torch.randn(images.shape, generator=keyed(wanted.seed, "search", victim)).clamp(-1, 1)
+        start = torch.randn(images.shape, generator=keyed(wanted.seed, "search", victim), dtype=dtype).clamp(-1, 1)
         rebuilt = search_images(model, names, sent, start, labels, wanted.steps)
-        judge.note(victim, index, rebuilt[match_images(rebuilt, images)])
+        judge.note(victim, index, rebuilt[match_images(rebuilt, images)].float())
     return judge.sum_up()
 
 

@@ -15,6 +15,7 @@ Knows = Literal["encoder", "pairs", "clients"]
 Decoder = Literal["network", "linear"]
 Secret = Literal["none", "permutation", "rotation"]
 LISTENS = ("at", "snr_db", "knows", "decoder", "secret")
+WHO = {"eavesdropper": "an eavesdropper", "client": "a client"}
 TAKES: Mapping[Kind, tuple[str, ...]] = {
     "invert": (*LISTENS, "known", "steps", "seed"),
     "member": (),
@@ -75,7 +76,7 @@ class Attack:
             self._refuse_idle(name, f"kind {self.kind}")
         if (self.at != "base") != (self.snr_db is not None):
             told = f"snr_db: {self.snr_db!r} is for an eavesdropper; give at eavesdropper"
-            raise ConfigError(told if self.at == "base" else f"snr_db: none is given, and an {self.at} has his own")
+            raise ConfigError(told if self.at == "base" else f"snr_db: none is given, and {WHO[self.at]} has his own")
         if self.at == "base":
             self._refuse_idle("secret", "the base station, which has the key")
         if self.at == "client":

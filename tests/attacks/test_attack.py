@@ -12,10 +12,13 @@ import torch
 from torch import nn
 
 import semcom
-from semcom.attacks.invert import choose_known_images, compare_images, fit_linear
-from semcom.attacks.listen import Ear
+from semcom.attacks.gradient import compute_gradient, match_images
+from semcom.attacks.invert import compare_images, fit_linear
+from semcom.attacks.known import choose_known_images
+from semcom.attacks.labels import compute_variation, solve_shares
+from semcom.attacks.listen import Ear, make_key
 from semcom.attacks.member import compute_area
-from semcom.attacks.options import Attack
+from semcom.attacks.options import Attack, Secret
 from semcom.cli.main import main
 from semcom.config import ConfigError
 from semcom.data.federation import scale_bytes
@@ -161,6 +164,18 @@ def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_p
         ({"kind": "member", "decoder": "linear"}, "decoder: 'linear' has no effect on kind member; leave it out"),
         ({"kind": "member", "seed": 1}, "seed: 1 has no effect on kind member; leave it out"),
         ({"at": "eavesdropper", "snr_db": math.inf}, "snr_db: inf is not a number from -100 to 200 dB"),
+        ({"kind": "labels", "steps": 9}, "steps: 9 has no effect on kind labels; leave it out"),
+        ({"batch": 8}, "batch: 8 has no effect on kind invert; leave it out"),
+        (
+            {"secret": "rotation"},
+            "secret: 'rotation' has no effect on the base station, which has the key; leave it out",
+        ),
+        ({"at": "client"}, "snr_db: none is given, and a client has his own"),
+        ({"knows": "pairs"}, "knows: 'pairs' are those of the encoder, as there is no secret; leave it out"),
+        (
+            {"at": "client", "snr_db": 3.0, "knows": "clients"},
+            "knows: 'clients' has no effect on a client, who knows his own; leave it out",
+        ),
         ({"known": 0}, "known: 0 is not a whole number of at least 1"),
     ],
 )
@@ -208,3 +223,116 @@ def test_rebuilt_images_are_measured_as_images_that_come_back(tmp_path: Path) ->
     by_hand = (-10 * (wanted - seen).square().flatten(1).mean(1).log10()).mean()
     assert found.numbers["psnr"] == pytest.approx(float(by_hand), abs=0.02)  # of bytes
     assert len(wanted) == len(result.federation.test[0]) and math.isfinite(found.numbers["accuracy"])
+
+
+def test_another_client_has_his_own_images_and_encoder(tmp_path: Path) -> None:
+    channel = {"kind": "awgn", "snr_db": 10.0}
+    federation = semcom.load(victim(tmp_path, "test-conv", 16, channel=channel)).federation
+    his = choose_known_images(federation, np.array([0]), "own", 1000, 0)
+    assert sorted(his.index.tolist()) == sorted(federation.train[1].tolist()) and set(his.client.tolist()) == {1}
+    found = linear(tmp_path, at="client", snr_db=10.0)
+    assert semcom.load(tmp_path).summary["leak"]["client-10dB-linear"]["psnr"] == found["psnr"]
+    assert found["psnr"] < linear(tmp_path)["psnr"]  # of his own encoder, and of the victim's
+
+
+@pytest.mark.parametrize("secret", ["permutation", "rotation"])
+def test_a_key_hides_from_whom_has_no_pairs_under_it(tmp_path: Path, secret: Secret) -> None:
+    """Lengths and angles stay; without the key the encoder is of no use, with pairs under it the key is of none."""
+    folder = victim(tmp_path, "test-pixels", 16, channel={"kind": "awgn", "snr_db": 20.0})
+    world = semcom.load(folder).world
+    x = torch.randn(5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = make_key(secret, world, 0)(x)
+    assert torch.allclose(turned @ turned.T, x @ x.T)
+    assert not torch.equal(turned, x) and not torch.equal(make_key(secret, world, 1)(x), turned)
+    if secret == "permutation":
+        assert torch.equal(turned.sort(1).values, x.sort(1).values)
+    far = {"at": "eavesdropper", "snr_db": 20.0}
+    plain, hidden = linear(folder, **far), linear(folder, **far, secret=secret)
+    paired = linear(folder, **far, secret=secret, knows="pairs")
+    assert hidden["psnr"] < hidden["psnr_mean"] < plain["psnr"]
+    assert paired["psnr"] == pytest.approx(plain["psnr"], abs=0.2)
+
+
+def test_noise_of_the_clients_own_limits_a_listener_that_the_channel_does_not(tmp_path: Path) -> None:
+    """Heard at 60 dB, features with noise of variance v are worth those without it at -10 log10 v dB; to 3 %."""
+    variance, errors = 0.5, []
+    target = torch.rand(3000, 1, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    features = target.flatten(1)
+    for own, snr_db in ((variance, 60.0), (0.0, -10 * math.log10(variance)), (0.0, 60.0)):
+        channel = {"kind": "awgn", "snr_db": 10.0, "feature_noise": own}
+        ear = Ear(
+            semcom.load(victim(tmp_path / f"{own}-{snr_db}", "test-pixels", PIXELS, channel=channel)).world, snr_db
+        )
+        found = fit_linear(ear, 0, features, target, 0)(ear.hear(features, 0, "fresh"))
+        errors.append(float((found - target).square().mean()))
+    assert errors[0] == pytest.approx(errors[1], rel=0.03)
+    assert errors[2] < errors[1] / 10
+
+
+def test_shares_of_classes_follow_from_an_update_of_the_classifier() -> None:
+    """Exactly, if the listener's images are as the victim's; within the classes that it may have."""
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(4), 4).T  # a column for each class
+    for truth in (np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.0, 0.0, 0.0, 1.0])):
+        assert solve_shares((p - np.eye(4)) @ truth, p, np.ones(4, dtype=bool)) == pytest.approx(truth, abs=1e-9)
+    found = solve_shares((p - np.eye(4)) @ np.array([0.5, 0.5, 0, 0]), p, np.array([False, True, True, False]))
+    assert found[[0, 3]].tolist() == [0, 0] and found.sum() == pytest.approx(1)
+    assert compute_variation(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5])) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("fedcl", "all"),
+        ("fedcosr", "all"),
+        ("fedproto", "classes"),
+        ("local", ""),
+        ("fedper", ""),
+        ("fedavg", "update"),
+    ],
+)
+def test_what_goes_up_tells_labels(tmp_path: Path, method: str, told: str) -> None:
+    """Counts and labels tell all, prototypes the classes, of equal shares here, and encoders nothing beyond a guess."""
+    found = semcom.attack(victim(tmp_path, "test-conv", 8, method=method), kind="labels", clients=2).numbers
+    if told in ("all", "classes"):
+        assert found["label"] == pytest.approx(0, abs=1e-12)
+    elif told == "update":
+        assert found["label"] < 0.2 * found["label_guess"]
+    else:
+        assert found["label"] == found["label_guess"] > 0.2
+    assert semcom.load(tmp_path).summary["leak"]["label"] == found["label"]
+
+
+def test_a_gradient_of_one_image_gives_it_away(tmp_path: Path) -> None:
+    """With a linear model and one image the gradient is the image times a vector, so its direction is that of x."""
+    folder = victim(tmp_path, "test-pixels", PIXELS, method="fedavg", channel={"kind": "none"})
+    found = semcom.attack(folder, kind="gradient", clients=1, batch=1, steps=300)
+    assert found.rebuilt is not None
+    assert found.setting == "gradient" and found.numbers["psnr"] > found.numbers["psnr_class"] + 5
+    kept = semcom.study(folder).stored[0].arrays()
+    assert np.array_equal(kept["leak/gradient/rebuilt"], found.rebuilt.rebuilt.numpy())
+
+
+def test_an_update_of_a_model_is_the_gradient_that_training_takes(tmp_path: Path) -> None:
+    """Its bias is told by p - y: the mean over the batch."""
+    result = semcom.load(victim(tmp_path, "test-conv", 8, method="fedavg", channel={"kind": "none"}))
+    module, index = result.module(0), result.federation.train[0][:4]
+    images, labels = result.federation.gather(index, torch.float64), result.federation.labels[index]
+    names = [name for name, _ in module.named_parameters()]
+    found = dict(zip(names, compute_gradient(module, names, images, labels, again=False), strict=True))
+    p = module(images).detach().softmax(1) - torch.nn.functional.one_hot(labels, module(images).shape[1])
+    bias = [name for name in names if name.startswith("head.") and name.endswith("bias")][-1]
+    assert torch.allclose(found[bias], p.mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["local", "fedcl", "fedproto"])
+def test_without_a_model_that_goes_up_there_is_no_gradient(tmp_path: Path, method: str) -> None:
+    why = f"^kind: gradient is about models that go up, and {method} sends none$"
+    with pytest.raises(ConfigError, match=why):
+        semcom.attack(victim(tmp_path, "test-conv", 8, method=method), kind="gradient")
+
+
+def test_found_images_are_matched_to_those_they_stand_for() -> None:
+    wanted = torch.arange(3.0).view(3, 1, 1, 1).expand(3, 1, 2, 2)
+    order = match_images(wanted[[2, 0, 1]] + 0.1, wanted)
+    assert torch.equal(wanted[[2, 0, 1]][order], wanted)

@@ -33,7 +33,7 @@ def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
         "power": "normalised",
     }
     wanted = {"downlink": "noisy", "feedback": "gain", "equaliser": "zf", "coherence": "sample", "antennas": 1}
-    wanted |= {"users": 1, "combining": "mmse", "power_control": "none", "round_doppler": None}
+    wanted |= {"users": 1, "combining": "mmse", "power_control": "none", "round_doppler": None, "feature_noise": 0.0}
     assert asdict(resolved(kind="rayleigh", equaliser="zf").channel.options) == wanted
 
 
