@@ -107,7 +107,7 @@ PRIVACY = Experiment(
     variants=VARIANTS,
     scales=each_scale(_make_grid, ("smoke", "small")),
     axis="model.features",
-    figures=(),
+    figures=("privacy", "privacy-images"),
     train=train_and_attack,
 )
 

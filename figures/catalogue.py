@@ -43,6 +43,8 @@ FIGURES = {
     "letter-regime": "semcom_papers.figures.letter:LETTER_REGIME",
     "letter-regime-uses": "semcom_papers.figures.letter:LETTER_REGIME_USES",
     "letter-weight": "semcom_papers.figures.letter:LETTER_WEIGHT",
+    "privacy": "semcom_papers.figures.privacy:PRIVACY",
+    "privacy-images": "semcom_papers.figures.privacy:PRIVACY_IMAGES",
     "repper-fig1": "semcom_papers.figures.repper:FIG1",
     "repper-fig3": "semcom_papers.figures.named:REPPER_FIG3",
     "repper-fig4": "semcom_papers.figures.repper:FIG4",

@@ -1,22 +1,28 @@
-"""Reconstructed images: a panel for each method, with the original and the received image at each test SNR."""
+"""Images that come back, or that attackers rebuild: a panel for each method, originals beside what became of them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels, read_kept_arrays
-from semcom.runs.folder.arrays import IMAGES
+from semcom.runs.folder.arrays import IMAGES, LEAK, PREFIX
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
+from semcom.studies.results.run import Stored
 
 ROWS = 4
 """Images of a panel, from as many clients as possible."""
 PICTURES = "pictures"
-"""Where the pixels are beside the numbers: (panel, image, SNR or `ORIGINAL`) -> uint8 `[channels, height, width]`."""
+"""Where the pixels are beside the numbers: (panel, image, column or `ORIGINAL`, as a text) -> uint8 `[c, h, w]`."""
 ORIGINAL = "original"
+LISTENER = "listener"
 
 
 def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
@@ -28,28 +34,83 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: no run kept images, a panel has several runs, or no such view.
     """
+
+    def read(run: Stored) -> tuple[pd.DataFrame, dict[object, np.ndarray]]:
+        kept, view = read_kept_arrays(run, plot.view, "images", IMAGES)
+        shown = _choose_images(kept["originals/client"])
+        snrs = kept["originals/snr_db"]
+        pictures: dict[object, np.ndarray] = {ORIGINAL: kept["originals/images"][shown]}
+        pictures |= {float(snrs[i]): kept[f"images/{view}"][i, shown] for i in np.argsort(snrs, kind="stable")}
+        inside = [_frame_picture(kept, at) for at in shown]
+        whose = {"client": kept["originals/client"][shown], "class": kept["originals/label"][shown]}
+        return _measure(pictures, TEST, whose, inside), pictures
+
+    return _collect(study, plot, read)
+
+
+def compute_leak(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the PSNR of each image that attackers have rebuilt, as `compute_images` does.
+
+    Returns:
+        Columns: the panels' field, image, client, listener, psnr (dB).
+
+    Raises:
+        ConfigError: no run has such images, or a panel has several runs.
+    """
+
+    def read(run: Stored) -> tuple[pd.DataFrame, dict[object, np.ndarray]]:
+        kept, start, end = run.arrays(), PREFIX[LEAK], "/rebuilt"
+        settings = [n.removeprefix(start).removesuffix(end) for n in kept if n.startswith(start) and n.endswith(end)]
+        if not settings:
+            raise ConfigError(f"results: {run.folder.name} has no rebuilt images; call semcom attack for it first")
+        first = f"{start}{settings[0]}/"
+        pictures: dict[object, np.ndarray] = {ORIGINAL: kept[f"{first}originals"]}
+        for setting in settings:
+            if not np.array_equal(kept[f"{start}{setting}/originals"], pictures[ORIGINAL]):
+                raise ConfigError(
+                    f"results: attacks on {run.folder.name} are on other victims; repeat them on the same"
+                )
+            pictures[setting] = kept[f"{start}{setting}{end}"]
+        whole = [(slice(None),) * 3] * len(pictures[ORIGINAL])
+        return _measure(pictures, LISTENER, {"client": kept[f"{first}client"]}, whole), pictures
+
+    return _collect(study, plot, read)
+
+
+def _collect(
+    study: Study, plot: Plot, read: Callable[[Stored], tuple[pd.DataFrame, dict[object, np.ndarray]]]
+) -> pd.DataFrame:
+    """Read the numbers and the pictures of one run for each panel."""
     runs = study.runs[study.runs["status"] == "done"]
     check_panels(runs, plot)
     found = {run.hash: run for run in study.stored}
-    rows, pictures = [], {}
+    parts, pictures = [], {}
     for value, part in runs.groupby(plot.facet, sort=False):
-        run = found[part["hash"].iloc[0]]  # of several seeds the first one
-        kept, view = read_kept_arrays(run, plot.view, "images", IMAGES)
-        name = f"images/{view}"
-        shown = _choose_images(kept["originals/client"])
-        originals, snrs = kept["originals/images"], kept["originals/snr_db"]
-        for i, at in enumerate(shown):
-            place = {"image": i, "client": int(kept["originals/client"][at]), "class": int(kept["originals/label"][at])}
-            pictures[value, i, ORIGINAL] = originals[at]
-            inside = _frame_picture(kept, at)
-            for test, snr in sorted(enumerate(snrs), key=lambda pair: pair[1]):
-                pictures[value, i, f"{snr:g}"] = kept[name][test, at]
-                error = (kept[name][test, at].astype(float) - originals[at])[inside] / 255
-                psnr = -10 * np.log10(max(float((error**2).mean()), 1e-10))
-                rows.append({str(plot.facet): value, **place, TEST: float(snr), "psnr": psnr})
-    cells = pd.DataFrame(rows)
+        rows, shown = read(found[part["hash"].iloc[0]])  # of several seeds the first one
+        rows.insert(0, str(plot.facet), [value] * len(rows))
+        parts.append(rows)
+        pictures |= {
+            (value, i, str(column)): image for column, images in shown.items() for i, image in enumerate(images)
+        }
+    cells = pd.concat(parts, ignore_index=True)
     cells.attrs[PICTURES] = pictures
     return cells
+
+
+def _measure(
+    pictures: Mapping[object, np.ndarray],
+    column: str,
+    whose: Mapping[str, np.ndarray],
+    inside: Sequence[tuple[slice, ...]],
+) -> pd.DataFrame:
+    """Compute the PSNR of each picture, in its part of the image; rows by image, then by column."""
+    rows = []
+    for i, of in enumerate(inside):
+        for name in [each for each in pictures if each != ORIGINAL]:
+            error = (pictures[name][i].astype(float) - pictures[ORIGINAL][i])[of] / 255
+            psnr = -10 * np.log10(max(float((error**2).mean()), 1e-10))
+            rows.append({"image": i, **{n: int(v[i]) for n, v in whose.items()}, column: name, "psnr": psnr})
+    return pd.DataFrame(rows)
 
 
 def _frame_picture(kept: dict[str, np.ndarray], at: int) -> tuple[slice, ...]:
@@ -67,32 +128,45 @@ def _choose_images(clients: np.ndarray) -> list[int]:
 
 
 def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a row for each image: the original, and the received image at each SNR."""
+    """Draw a row for each image: the original, and what was made of it in each column."""
+    column = TEST if TEST in cells else LISTENER
     pictures, panel = cells.attrs[PICTURES], cells[str(plot.facet)].iloc[0]
-    snrs, count = list(dict.fromkeys(cells[TEST])), cells["image"].nunique()
+    columns, count = list(dict.fromkeys(cells[column])), cells["image"].nunique()
     for row in range(count):
-        for column, what in enumerate([ORIGINAL, *(f"{snr:g}" for snr in snrs)]):
-            pixels = np.moveaxis(pictures[panel, row, what], 0, -1)
-            place = (column, column + 0.94, count - row - 0.94, count - row)
+        for place, what in enumerate([ORIGINAL, *columns]):
+            pixels = np.moveaxis(pictures[panel, row, str(what)], 0, -1)
+            extent = (place, place + 0.94, count - row - 0.94, count - row)
             grey = pixels.shape[-1] == 1
             axes.imshow(
-                pixels[..., 0] if grey else pixels, extent=place, cmap="gray" if grey else None, vmin=0, vmax=255
+                pixels[..., 0] if grey else pixels, extent=extent, cmap="gray" if grey else None, vmin=0, vmax=255
             )
-    names = [ORIGINAL, *("as trained" if np.isnan(snr) else f"{snr:g} dB" for snr in snrs)]
+    names = [ORIGINAL, *(_name_snr(each) if column == TEST else _name_listener(each) for each in columns)]
     axes.set(xlim=(0, len(names)), ylim=(0, count), aspect="equal")
     axes.set_xticks([i + 0.47 for i in range(len(names))], names)
     axes.set_yticks([])
     axes.grid(visible=False)
 
 
+def _name_snr(snr_db: float) -> str:
+    return "as trained" if np.isnan(snr_db) else f"{snr_db:g} dB"
+
+
+def _name_listener(setting: str) -> str:
+    """Name the setting of an attack: that of an eavesdropper by his SNR alone."""
+    return setting.removeprefix("eavesdropper-").replace("dB", " dB", 1)
+
+
 def describe_images(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe the images, with their mean PSNR."""
-    means = cells.groupby([str(plot.facet), TEST], sort=False, dropna=False)["psnr"].mean()
+    column = TEST if TEST in cells else LISTENER
+    means = cells.groupby([str(plot.facet), column], sort=False, dropna=False)["psnr"].mean()
     of_each = "; ".join(
-        f"{plot.labels.place(str(plot.facet), panel)} at {snr:g} dB: {mean:.1f} dB"
-        for (panel, snr), mean in means.items()
+        f"{plot.labels.place(str(plot.facet), panel)} "
+        f"{f'at {place:g} dB' if column == TEST else _name_listener(place)}: {mean:.1f} dB"
+        for (panel, place), mean in means.items()
     )
-    return f"Test images as they come back, of one run each, bytes. Mean PSNR of those that are shown: {of_each}."
+    what = "as they come back" if column == TEST else "as attackers rebuild them"
+    return f"Test images {what}, of one run each, bytes. Mean PSNR of those that are shown: {of_each}."
 
 
 IMAGES_KIND = Kind(
@@ -103,9 +177,15 @@ IMAGES_KIND = Kind(
     caption=describe_images,
     facet="variant",
     height=lambda cells, plot: 0.45 * cells["image"].nunique() + 0.3,
-    width=lambda cells, plot: (0.5 * (1 + cells[TEST].nunique(dropna=False)), 0.3),
+    width=lambda cells, plot: (0.5 * len({column for _, _, column in cells.attrs[PICTURES]}), 0.3),
     columns=2,
     shared=False,
     of_y=False,
     all_tests=True,
+)
+LEAK_KIND = replace(
+    IMAGES_KIND,
+    title="images as attackers rebuild them, a panel for each method (runs that semcom attack was tried on)",
+    numbers=compute_leak,
+    all_tests=False,
 )

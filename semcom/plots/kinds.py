@@ -38,6 +38,7 @@ KINDS: Registry[Kind] = Registry(
         "pareto": "semcom.plots.pareto:PARETO",
         "ranks": "semcom.plots.ranks:RANKS",
         "images": "semcom.plots.images:IMAGES_KIND",
+        "leak": "semcom.plots.images:LEAK_KIND",
         "constellation": "semcom.plots.radio:CONSTELLATION",
         "response": "semcom.plots.response:RESPONSE",
         "delays": "semcom.plots.response:DELAYS",

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from semcom.config import ConfigError
+from semcom.runs.folder.arrays import LEAK
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import format_plain_value, name_file
 from semcom.tasks.metric import ACCURACY, Metric
@@ -142,7 +143,6 @@ NUMBERS = {
         _share("leak.accuracy", "accuracy on rebuilt images", higher=False),
         _plain("leak.auc", "AUC of membership", higher=False),
         _share("leak.label", "error of the shares of classes"),
-        _plain("leak.gradient.psnr", "PSNR of images rebuilt from an update", "dB", higher=False, digits=2),
         _share("arrived", "part of the uploads that arrived"),
         _plain("best_round", "best round", higher=False),
         _share("new_clients.global.accuracy", "accuracy of new clients"),
@@ -155,6 +155,14 @@ NUMBERS = {
     )
 }
 """Numbers of views and of runs that no task declares, and those of the accuracy, by name."""
+
+
+def _name_leak(number: str) -> Metric | None:
+    """Name a number of an attack in a setting that has a name, such as leak.eavesdropper-0dB.psnr; None for others."""
+    kind, _, rest = number.partition(".")
+    setting, _, name = rest.rpartition(".")
+    usual = NUMBERS.get(f"{kind}.{name}") if kind == LEAK and setting else None
+    return None if usual is None else replace(usual, name=number, label=f"{usual.label}, {setting}")
 
 
 @dataclass(frozen=True)
@@ -180,7 +188,7 @@ class Labels:
         found = [each for each in own if each.name == number] or [each for each in derived if each.name == number]
         if len({*found}) > 1:
             raise ConfigError(f"metric: tasks of these runs mean different numbers by {number!r}; give one --at")
-        return found[0] if found else NUMBERS.get(number) or Metric(number, number, higher=False)
+        return found[0] if found else NUMBERS.get(number) or _name_leak(number) or Metric(number, number, higher=False)
 
     def value(self, field: str, value: Any) -> str:
         """Name a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
@@ -214,6 +222,9 @@ SHIPPED = Labels()
 def name_field(field: str) -> str:
     """Name a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
+    if field.startswith(f"{LEAK}."):
+        metric = SHIPPED.metric(field)
+        name, unit = metric.label, metric.shown_unit
     return name + (f" ({unit.strip()})" if unit else "")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from semcom.config import ConfigError
+from semcom.runs.folder.arrays import LEAK
 from semcom.studies.analysis.curves import find_round_of_target
 from semcom.studies.analysis.frames import AIRTIME, PER_ROUND, sum_traffic
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
@@ -22,11 +23,17 @@ COSTS = (*PER_ROUND, AIRTIME, "time_s", "samples", "rounds")
 def read_cost(run: Stored, cost: str) -> float:
     """Read the total cost of a finished run; NaN if it is not known.
 
+    Args:
+        run: the run.
+        cost: one of `COSTS`, or a number of an attack, such as leak.psnr.
+
     Raises:
         ConfigError: there is no such cost.
     """
+    if cost.startswith(f"{LEAK}."):
+        return float(run.flat.get(cost, math.nan))
     if cost not in COSTS:
-        raise ConfigError(f"cost: {cost!r} is not one of {', '.join(COSTS)}")
+        raise ConfigError(f"cost: {cost!r} is not one of {', '.join(COSTS)}, or a number of an attack, as leak.psnr")
     summary = run.summary or {}
     if cost in ("time_s", "samples", "rounds"):
         return float(summary.get(cost, math.nan))
