@@ -2,11 +2,11 @@
 
 20 clients with 3 classes of CIFAR-10 and 150 images each send features over AWGN at 10 dB; FedAvg and FedPer share an
 encoder, FedCL and Local have personal ones. All train through the channel, at k/n = 1/96 (64 features of an image) or
-1/12 (512). At 1/96 stand two more settings with the same noise at the base station in total: a channel of 0 dB, and
-noise of the clients' own beside that of 10 dB, where gradients come down at 10 dB too. After training, attackers with
-2,000 images of their own are tried on the test images of the first two clients, as `semcom attack` has them: at the
-base station, over links of their own of -10, 0 and 20 dB, and with pairs by other clients' encoders alone. The choices
-are ours: nothing is taken from a paper.
+1/12 (512). At 1/96 stand three more settings: a channel of 0 dB; noise of the clients' own that makes the total at 10 dB
+the same (gradients come down at 10 dB in all); and an adversary in training. After training, attackers with 2,000 images
+of their own are tried on the test images of the first two clients, as `semcom attack` has them: at the base station,
+over links of their own of -10, 0 and 20 dB, and with pairs by other clients' encoders alone. The choices are ours:
+nothing is taken from a paper.
 
 Scale `small`: 60 rounds, three seeds.
 """
@@ -33,18 +33,22 @@ from semcom_papers.experiments.verdicts import Row, decide, describe, level
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
 
-FIELDS = ("model.features", "channel.snr_db", "channel.feature_noise")
+FIELDS = ("model.features", "channel.snr_db", "channel.feature_noise", "train.adversary")
 OWN_NOISE = 0.9 / 1.1
 """v with v + (1 + v) 0.1 = 1: noise of the clients and that of 10 dB are together that of 0 dB."""
-FEW, MANY, HIDDEN, POOR = SETTINGS = ((64, 10.0, 0.0), (512, 10.0, 0.0), (64, 10.0, OWN_NOISE), (64, 0.0, 0.0))
-THROUGH = {"train.through_link": True}
+WEIGHT = 0.1
+"""Of the adversary against which encoders are trained."""
+FEW, MANY, HIDDEN, POOR, OPPOSED = SETTINGS = (
+    (64, 10.0, 0.0, 0.0),
+    (512, 10.0, 0.0, 0.0),
+    (64, 10.0, OWN_NOISE, 0.0),
+    (64, 0.0, 0.0, 0.0),
+    (64, 10.0, 0.0, WEIGHT),
+)
 SHARED, PERSONAL = ("fedavg", "fedper"), ("fedcl", "local")
 """Methods with one encoder, and with one for each client."""
 METHODS = (*SHARED, *PERSONAL)
-VARIANTS = (
-    *(Variant(name, name, THROUGH) for name in ("local", *SHARED)),
-    Variant("fedcl", "fedcl", {"channel.downlink_snr_db": 10.0}),
-)
+VARIANTS = ("local", *SHARED, Variant("fedcl", "fedcl", {"channel.downlink_snr_db": 10.0}))
 SNRS = (-10.0, 0.0, 20.0)
 """Mean SNRs of listeners in dB, beside the base station's 10."""
 NEAR = "eavesdropper-20dB."
@@ -148,12 +152,22 @@ def judge_privacy(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(
             "and hides from a listener at 20 dB what that does not", name, hidden[name] - poor[name], above=False
         )
+    opposed = above_class(NEAR, OPPOSED)
+    for name in METHODS:
+        yield decide(
+            "an adversary in training hides from a listener at 20 dB", name, (opposed - near)[name], above=False
+        )
+        found = describe("", name, (accuracy[OPPOSED] - accuracy[FEW])[name])
+        title = f"and costs nothing, within {WITHIN:g} points"
+        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN)}
+        title = "more accurate than noise of one's own, in points"
+        yield decide(title, name, (accuracy[OPPOSED] - accuracy[HIDDEN])[name])
     many = above_class("", MANY)
     for name in METHODS:
         yield decide("more features give away more", name, many[name] - heard[name])
         yield describe("accuracy, 512 features minus 64, in points", name, accuracy[MANY][name] - accuracy[FEW][name])
     for setting in SETTINGS:
-        place = "{} features, {:g} dB, own noise {:.2g}".format(*setting)
+        place = "{} features, {:g} dB, own noise {:.2g}, adversary {:g}".format(*setting)
         for name in METHODS:
             yield describe(f"accuracy in percent, {place}", name, accuracy[setting][name])
             for who, listener in (("base station", ""), ("a stranger", STRANGER), ("20 dB", NEAR), ("-10 dB", FAR)):

@@ -8,9 +8,15 @@ from semcom.plots.base import Drawing, Plot
 from semcom.plots.pareto import compute_pareto
 from semcom.plots.points import SETTING
 from semcom.studies.analysis.study import Study
-from semcom_papers.experiments.privacy import FEW, FIELDS, HIDDEN, MANY, NEAR, POOR
+from semcom_papers.experiments.privacy import FEW, FIELDS, HIDDEN, MANY, NEAR, OPPOSED, POOR
 
-PANELS = {FEW: "64 features", MANY: "512 features", POOR: "64 features, 0 dB", HIDDEN: "64 features, own noise"}
+PANELS = {
+    FEW: "64 features",
+    MANY: "512 features",
+    POOR: "64 features, 0 dB",
+    HIDDEN: "64 features, own noise",
+    OPPOSED: "64 features, adversary",
+}
 
 
 def compare_settings(study: Study, plot: Plot) -> pd.DataFrame:

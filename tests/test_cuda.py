@@ -189,6 +189,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "quantised updates": {"method": "fedavg", "air": {"compress": "quantise"}},
     "superposed": {"method": "fedavg", "air": {"parameters": "analog", "access": "superposed"}},
     "lost updates": {"method": "fedavg", "air": {"rate": "capacity", "outage": 0.3, "repeat": False}},
+    "an adversary, and noise of the clients": {
+        "method": "fedcl",
+        "channel": {"kind": "rayleigh", "feature_noise": 0.5},
+        "train": {"adversary": 0.3, "rounds": 1},
+    },
     "deadline": {
         "method": "fedavg",
         "network": {"flops": 1e9, "flops_spread": 1.0},

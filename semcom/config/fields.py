@@ -194,6 +194,8 @@ class TrainConfig(Section):
     """Part of the clients that takes part in a round (None: 1, or the preset's)."""
     preset: Literal["common", "paper"] = "common"
     """Source of open fields: the common defaults, or the setting of the method's own paper."""
+    adversary: float = setting(0.0, NOT_NEGATIVE, later=True)
+    """Weight of the adversary: encoders also learn to leave the best linear inverter of their features in error."""
     through_link: bool = True
     """Simulate the channel in the local training of methods that are not split."""
     deadline_s: float | None = setting(None, MEASURE, later=True)

@@ -153,6 +153,8 @@ class ClientFeed:
         }
         link, autocast = draws.training_link, draws.autocast
         model = chunk.model(self.train, link, autocast)
+        if weight := draws.config.train.adversary:
+            model = replace(model, adversary=weight)
         models = {
             name: StackedModel(c.network, {}, _cut_own_tensors(c, cut.n), (), link, autocast, name)
             for name, c in self.models.items()

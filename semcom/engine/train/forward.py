@@ -20,6 +20,7 @@ from torch.func import vmap
 from semcom.channels import Link, Meter
 from semcom.config.errors import shorten_error
 from semcom.engine.store.population import in_part
+from semcom.engine.train.adversary import oppose_inversion
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
 from semcom.models.frozen import find_frozen, is_frozen
@@ -159,6 +160,7 @@ class StackedModel:
         name: the key of this model's signals in a batch ("": the model in training).
         track: whether a pass in training mode moves BatchNorm's running statistics.
         alone: tensors for the calls of a single client's networks (None: `params` and `fixed` without the client axis).
+        adversary: weight of the adversary's error in the encoder's training, see `semcom.engine.train.adversary`.
     """
 
     network: nn.Module
@@ -170,6 +172,7 @@ class StackedModel:
     name: str = ""
     track: bool = True
     alone: Alone | None = None
+    adversary: float = 0.0
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -194,7 +197,10 @@ class StackedModel:
 
     def encode(self, batch: Batch) -> Tensor:
         """Compute the features before the link, `[k, b, d]`."""
-        return self.run("encoder.", batch.x, batch)
+        features = self.run("encoder.", batch.x, batch)
+        if self.adversary and features.requires_grad:
+            return oppose_inversion(features, batch.x, batch.mask, self.adversary)
+        return features
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
         """Compute the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
