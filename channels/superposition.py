@@ -59,7 +59,14 @@ class Inversion:
         snr = torch.pow(10.0, snr_db.double() / 10)
         return ((self.power / snr).sqrt() / self._sent).to(snr_db.dtype)
 
-    def error(self, values: Tensor, arrives: Tensor | None, noise: Tensor | None, loudness: Tensor) -> Tensor:
+    def error(
+        self,
+        values: Tensor,
+        arrives: Tensor | None,
+        noise: Tensor | None,
+        loudness: Tensor,
+        rms: Tensor | None = None,
+    ) -> Tensor:
         """Compute the error of the received sum of `values`, complex `[s]`.
 
         The sum itself is not part of it, so that without noise and fading the error is exactly 0.
@@ -69,11 +76,12 @@ class Inversion:
             arrives: from `invert`, `[n, s]` or `[n, 1]` (None: everything arrives).
             noise: of the base station's receiver, complex `[s]` with mean square 1 (None: no noise).
             loudness: from `measure_loudness`, `[n]`.
+            rms: r_k by which powers are set, `[n]` (None: that of the values).
         """
         error = torch.zeros_like(values[0]) if arrives is None else ((arrives - 1) * values).sum(0)
         if noise is None:
             return error
-        rms = values.abs().square().mean(1).sqrt()
+        rms = values.abs().square().mean(1).sqrt() if rms is None else rms
         return error + noise * (rms * loudness).amax()
 
     @property

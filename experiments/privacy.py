@@ -2,11 +2,11 @@
 
 20 clients with 3 classes of CIFAR-10 and 150 images each send features over AWGN at 10 dB; FedAvg and FedPer share an
 encoder, FedCL and Local have personal ones. All train through the channel, at k/n = 1/96 (64 features of an image) or
-1/12 (512). At 1/96 stand three more settings: a channel of 0 dB; noise of the clients' own that makes the total at 10 dB
-the same (gradients come down at 10 dB in all); and an adversary in training. After training, attackers with 2,000 images
-of their own are tried on the test images of the first two clients, as `semcom attack` has them: at the base station,
-over links of their own of -10, 0 and 20 dB, and with pairs by other clients' encoders alone. The choices are ours:
-nothing is taken from a paper.
+1/12 (512). At 1/96 stand three more settings: a channel of 0 dB; noise of the clients' own that makes the total at 10
+dB the same (gradients come down at 10 dB in all); and an adversary in training. After training, attackers with 2,000
+images of their own are tried on the test images of the first two clients, as `semcom attack` has them: at the base
+station, over links of their own of -10, 0 and 20 dB, and with pairs by other clients' encoders alone. The choices are
+ours: nothing is taken from a paper.
 
 Scale `small`: 60 rounds, three seeds.
 """

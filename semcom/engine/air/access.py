@@ -122,13 +122,18 @@ class Superposed(Access):
         mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
         stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
         parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
-        for tensor in [n for n, t in mean.items() if is_compressed(n, t)]:
+        uncoded, rms = [n for n, t in mean.items() if is_compressed(n, t)], None
+        if self.air.privacy.norm is not None:  # powers that followed the numbers would tell of them
+            rms = torch.cat(parts) * self.air.privacy.norm / sum(-(-mean[n].numel() // 2) for n in uncoded) ** 0.5
+            self.air.privacy.hear(self._find_noise(torch.cat(parts), rms, ids, shares))
+        for tensor in uncoded:
             held = [
                 (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
             ]
             each = [weigh_values(mine, t - start.received) for mine, t, start in held]
             missed = [weigh_values(mine, start.missed) for mine, _, start in held]
-            error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares)
+            bounded = {} if rms is None else {"rms": rms}
+            error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares, **bounded)
             if sent is not None:
                 silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
@@ -140,7 +145,26 @@ class Superposed(Access):
             arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
         return mean
 
-    def find_error(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
+    def _find_noise(self, weights: Tensor, rms: Tensor, ids: np.ndarray, shares: int) -> float:
+        """Find the deviation of the channel's noise on a number of the sum, over the largest norm of a client's part.
+
+        Args:
+            weights, rms: of the clients, in the order of `ids`.
+            ids, shares: as of `find_error`.
+        """
+        if not self.air.link.noisy:
+            return 0.0
+        inversion = self._inversion(tuple(ids.tolist()))
+        loudness = inversion.measure_loudness(self._find_snr_db(ids, shares)).to(rms)
+        least = float(inversion.mean[inversion.mean > 0].amin()) if bool((inversion.mean > 0).any()) else 1.0
+        return float((rms * loudness).amax() / 2**0.5 / (weights.amax() * self.air.privacy.norm)) * least
+
+    def _find_snr_db(self, ids: np.ndarray, shares: int) -> Tensor:
+        return self.air.uncoded.snr_db("up", ids) - 10 * math.log10(shares)
+
+    def find_error(
+        self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1, rms: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Compute the received sum minus the true sum.
 
         Args:
@@ -148,6 +172,7 @@ class Superposed(Access):
             values: the summands, updates times their weights, `[n, ...]`.
             ids: the clients, `[n]`.
             shares: width of the band over that of one client's part; the noise is so many times as strong.
+            rms: of the clients' symbols, by which their powers are set, `[n]` (None: as it is).
 
         Returns:
             the error `[...]`, and the symbols that each client sends, `[n, s]` of 0 and 1 (None: all of them).
@@ -155,7 +180,7 @@ class Superposed(Access):
         symbols, of = pair_numbers(values), self.air.uncoded
         drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
         gains, sent, inversion = of.link.gain(drawn), None, self._inversion(tuple(ids.tolist()))
-        snr_db = of.snr_db("up", ids) - 10 * math.log10(shares)
+        snr_db = self._find_snr_db(ids, shares)
         host: Any = {"loudness": inversion.measure_loudness(snr_db)}
         if gains is not None:
             host["arrives"], kept = inversion.invert(gains, of.key("csi", name, 0))
@@ -164,7 +189,7 @@ class Superposed(Access):
             # The base station hears one sum with one noise, whoever sends.
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
-        error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"])
+        error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"], rms)
         return unpair_numbers(error[None], values[:1])[0], sent
 
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)

@@ -186,8 +186,8 @@ class Air:
             pop, weights = pop.select(ids), weights / weights.sum()
             since = None if since is None else since.select(ids)
         mean = self.privacy.blur(self.access.average(pop, part, weights, since, name), len(weights), name)
-        if (epsilon := self.privacy.find_epsilon()) is not None:
-            self.report("epsilon", torch.tensor([epsilon]))
+        for told, epsilon in self.privacy.list_epsilons().items():
+            self.report(told, torch.tensor([epsilon]))
         return mean
 
     def send(
@@ -261,7 +261,7 @@ class Air:
         """Return the totals as plain numbers."""
         found: dict[str, Any] = {"client_rounds": self.client_rounds}
         found |= {way: asdict(total) for way, total in self.totals.items()}
-        found |= {"releases": self.privacy.releases} if self.privacy.protects else {}
+        found |= {"releases": self.privacy.spent} if self.privacy.protects else {}
         found |= {} if self.timeline is None else {"timeline": self.timeline.counters()}
         return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 
@@ -270,7 +270,9 @@ class Air:
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
         if self.privacy.protects:
-            self.privacy.releases = counters["releases"]
+            spent, z = counters["releases"], self.config.options.noise_multiplier
+            # An older checkpoint has their number.
+            self.privacy.spent = [(z, z)] * spent if isinstance(spent, int) else [tuple(each) for each in spent]
         if self.timeline is not None:
             self.timeline.resume(counters["timeline"])
         if self.sent_s is not None:

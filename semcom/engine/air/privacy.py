@@ -3,17 +3,24 @@
 Client-level differential privacy (H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differentially Private
 Recurrent Language Models", ICLR 2018), of neighbours that differ in all data of one client. An update has a norm of at
 most C = `clip`, so the sum of n updates changes by at most 2 C. The mean of all with equal weights gets noise of the
-deviation z C / n, z = `noise_multiplier`: a Gaussian mechanism with z / 2 times its sensitivity. T of them are one with
-z / (2 sqrt(T)), whose epsilon is exact (B. Balle, Y.-X. Wang, ICML 2018). Where a round's clients are drawn at random
-without replacement, the amplification is that of `dp_accounting` for replaced clients.
+deviation z C / n, z = `noise_multiplier`: a Gaussian mechanism with z / 2 times its sensitivity. Mechanisms with z_t
+are together one with 1 / sqrt(sum of (2 / z_t)^2), whose epsilon is exact (B. Balle, Y.-X. Wang, ICML 2018). Where a
+round's clients are drawn at random without replacement, the amplification is that of `dp_accounting` for replaced
+clients.
+
+Updates that are sent all at once and uncoded meet the channel's noise too, which counts (D. Liu, O. Simeone, "Privacy
+for Free: Wireless Federated Learning via Uncoded Transmission with Adaptive Power Control", IEEE JSAC 39(1), 2021):
+z_t^2 is then that of the added noise and that of the channel's, whose deviation is known as powers are set for updates
+of norm C.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -40,7 +47,8 @@ class Privacy(Part):
         key: as of an `Air`.
         clients, participants: K, and those of a round.
         sampled: whether a round's clients are a random choice.
-        releases: means that were released so far.
+        spent: z_t of the means that were released so far, and the part of it that was added.
+        norm: largest norm of a client's update (None: not bounded).
         protects: whether all that goes up is protected.
     """
 
@@ -49,7 +57,8 @@ class Privacy(Part):
     clients: int
     participants: int
     sampled: bool
-    releases: int = 0
+    spent: list[tuple[float, float]] = field(default_factory=list)
+    norm: float | None = field(default=None, init=False)
     protects: ClassVar[bool] = False
 
     def refuse(self, what: str) -> None:
@@ -69,9 +78,19 @@ class Privacy(Part):
         """Add noise to the mean of so many clients; `name` is that of the upload."""
         return mean
 
-    def find_epsilon(self) -> float | None:
-        """Find the epsilon of all releases so far; None if nothing is promised."""
+    def hear(self, multiplier: float) -> None:
+        """Note the deviation of the channel's noise on the sum that is next, over C."""
+
+    def find_epsilon(self, added: bool = False) -> float | None:
+        """Find the epsilon of all releases so far, or that by added noise alone; None if nothing is promised."""
         return None
+
+    def list_epsilons(self) -> dict[str, float]:
+        """List what is known: `epsilon`, and where the channel's noise counts `epsilon_added`, that without it."""
+        found = {"epsilon": self.find_epsilon()}
+        if any(whole > added for whole, added in self.spent):
+            found["epsilon_added"] = self.find_epsilon(added=True)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass
@@ -102,11 +121,15 @@ class Gaussian(Privacy):
             yield "", "{method} sends features and labels, which it does not protect"
         if not run.method.averages:
             yield "", "{method} averages no models"
+        elif run.method.tells:
+            yield "", "{method} sends means of classes, which it does not protect"
         config, options = run.config, run.config.air.options
         if config.air.compress != "none":
             yield "", "compressed updates have no bounded norm"
-        if config.air.parameters != "ideal":
-            yield "", "updates that cross the channel uncoded have no bounded norm"
+        if config.air.parameters != "ideal" and config.air.access != "superposed":
+            yield "", "updates that cross the channel uncoded, each by itself, are not protected"
+        if getattr(options, "csi_error", 0.0):
+            yield "", "an inversion by wrong estimates has no bounded norm"
         lossy = not getattr(options, "repeat", True) or getattr(options, "coverage", "repetition") == "none"
         if lossy or config.train.deadline_s is not None:
             yield "", "those that arrive would tell who they are"
@@ -116,13 +139,13 @@ class Gaussian(Privacy):
     protects = True
 
     def __post_init__(self) -> None:
-        if self._amplifies and importlib.util.find_spec("dp_accounting") is None:
-            wanted = "of rounds with some of the clients it is computed by dp-accounting"
-            raise ConfigError(f"air.privacy: epsilon {wanted}; install 'semcom[dp]'")
+        self.norm, self._heard = self.options.clip, 0.0
+        if self._amplifies and self.options.noise_multiplier > 0:
+            require_accounting()
 
     @property
     def _amplifies(self) -> bool:
-        return self.sampled and self.participants < self.clients and self.options.noise_multiplier > 0
+        return self.sampled and self.participants < self.clients
 
     def refuse(self, what: str) -> None:
         """Refuse it."""
@@ -161,8 +184,10 @@ class Gaussian(Privacy):
 
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to each tensor, and count the release."""
-        self.releases += 1
-        deviation = self.options.noise_multiplier * self.options.clip / clients
+        z = self.options.noise_multiplier
+        self.spent.append((math.hypot(z, self._heard), z))
+        self._heard = 0.0
+        deviation = z * self.options.clip / clients
         if not deviation:
             return mean
         found = {}
@@ -171,14 +196,31 @@ class Gaussian(Privacy):
             found[tensor] = value + deviation * send_to_device(drawn, value.device)
         return found
 
-    def find_epsilon(self) -> float | None:
-        """Find the epsilon at `delta` of all releases so far; None without noise."""
-        z, delta = self.options.noise_multiplier, self.options.delta
-        if not z:
-            return None
+    def hear(self, multiplier: float) -> None:
+        """Note the deviation of the channel's noise on the sum that is next, over C."""
+        self._heard = multiplier
+
+    def find_epsilon(self, added: bool = False) -> float | None:
+        """Find the epsilon at `delta` of all releases so far, or that by added noise alone; None without noise."""
+        each = Counter(of[1 if added else 0] for of in self.spent)
+        if not each or 0.0 in each:
+            return 0.0 if not each and self.options.noise_multiplier else None
+        halves, delta = tuple((z / 2, n) for z, n in sorted(each.items())), self.options.delta
         if self._amplifies:
-            return find_sampled_epsilon(z / 2, self.participants, self.clients, self.releases, delta)
-        return find_gaussian_epsilon(z / 2, self.releases, delta)
+            return find_sampled_epsilon(halves, self.participants, self.clients, delta)
+        return find_gaussian_epsilon(join_multipliers(halves), 1, delta)
+
+
+def require_accounting() -> None:
+    """Raise ConfigError without `dp_accounting`."""
+    if importlib.util.find_spec("dp_accounting") is None:
+        wanted = "of rounds with some of the clients it is computed by dp-accounting"
+        raise ConfigError(f"air.privacy: epsilon {wanted}; install 'semcom[dp]'")
+
+
+def join_multipliers(each: Sequence[tuple[float, int]]) -> float:
+    """Find the multiplier of the one Gaussian mechanism that tells as much as several, each so many times, together."""
+    return sum(n / z**2 for z, n in each) ** -0.5
 
 
 @lru_cache(maxsize=256)
@@ -216,20 +258,21 @@ def find_gaussian_epsilon(multiplier: float, releases: int, delta: float) -> flo
 
 
 @lru_cache(maxsize=256)
-def find_sampled_epsilon(multiplier: float, participants: int, clients: int, releases: int, delta: float) -> float:
+def find_sampled_epsilon(each: tuple[tuple[float, int], ...], participants: int, clients: int, delta: float) -> float:
     """Bound the epsilon of releases with random clients in each, drawn without replacement, by `dp_accounting`.
 
     Args:
-        multiplier, releases, delta: as of `find_gaussian_epsilon`.
+        each: multipliers, see `find_gaussian_epsilon`, and how many releases had them.
         participants, clients: of a release, and all.
+        delta: of the guarantee.
     """
+    require_accounting()
     from dp_accounting import NeighboringRelation, dp_event
     from dp_accounting.rdp import RdpAccountant
 
-    if not releases:
-        return 0.0
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    one = dp_event.SampledWithoutReplacementDpEvent(clients, participants, dp_event.GaussianDpEvent(multiplier))
-    accountant.compose(one, releases)
+    for multiplier, n in each:
+        one = dp_event.SampledWithoutReplacementDpEvent(clients, participants, dp_event.GaussianDpEvent(multiplier))
+        accountant.compose(one, n)
     bound = float(accountant.get_epsilon(delta))
-    return min(bound, find_gaussian_epsilon(multiplier, releases, delta))  # a subset tells no more than all
+    return min(bound, find_gaussian_epsilon(join_multipliers(each), 1, delta))  # a subset tells no more than all

@@ -78,7 +78,7 @@ def summarize_run(
         "traffic": world.air.per_client_round(),
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
         "snr_received_db": tally.snr_received_db(),
-        **({} if (epsilon := world.air.privacy.find_epsilon()) is None else {"epsilon": epsilon}),
+        **world.air.privacy.list_epsilons(),
         **({"error_rates": errors} if errors else {}),
         **({"cell": places} if (places := _describe_places(world)) else {}),
         "seed": config.seed,
