@@ -247,8 +247,8 @@ def make_decoder(features: int, shape: torch.Size) -> nn.Module:
     """Make a network from features to images of a multiple of 4 pixels a side, at first all 0."""
     channels, side = shape[0], shape[-1] // 4
     last = nn.Conv2d(16, channels, 3, padding=1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
+    for weights in last.parameters():
+        nn.init.zeros_(weights)
     return nn.Sequential(
         nn.Linear(features, 64 * side * side),
         nn.Unflatten(1, (64, side, side)),

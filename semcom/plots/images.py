@@ -84,7 +84,8 @@ def _collect(
     runs = study.runs[study.runs["status"] == "done"]
     check_panels(runs, plot)
     found = {run.hash: run for run in study.stored}
-    parts, pictures = [], {}
+    parts: list[pd.DataFrame] = []
+    pictures: dict[tuple[object, int, str], np.ndarray] = {}
     for value, part in runs.groupby(plot.facet, sort=False):
         rows, shown = read(found[part["hash"].iloc[0]])  # of several seeds the first one
         rows.insert(0, str(plot.facet), [value] * len(rows))
