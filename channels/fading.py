@@ -121,6 +121,8 @@ class AWGN(Link):
             """Raise ValueError for an unknown `power`, or as the parent does."""
             super().check()
             one_of("power", self.power, POWERS)
+            if self.feature_noise and self.power == "free":
+                raise ValueError("feature_noise: it is relative to features of mean square 1; choose power normalised")
 
     def __init__(self, options: BaseOptions) -> None:
         super().__init__(options)

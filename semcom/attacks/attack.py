@@ -93,7 +93,7 @@ def carry_out_attack(result: Result, wanted: Attack) -> Leak:
     if wanted.kind == "gradient":
         found = invert_gradients(result, victims, wanted)
     else:
-        found = invert(result, Ear(result.world, wanted.snr_db), victims, wanted)
+        found = invert(result, Ear(result.world, wanted.snr_db, wanted.at), victims, wanted)
     return Leak(dict(found.numbers), found, setting)
 
 

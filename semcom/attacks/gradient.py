@@ -2,9 +2,10 @@
 
 J. Geiping, H. Bauermeister, H. Droege, M. Moeller, "Inverting Gradients - How easy is it to break privacy in federated
 learning?", NeurIPS 2020: the cosine distance of gradients and the total variation of the images, by Adam on the signs
-of its gradient, at falling rates. Here the update is of one step from the trained model, in evaluation mode; its
-classes are known, as those of small batches follow from the update of the classifier. A run that trains through the
-channel has noise in its update that the attacker does not know.
+of its gradient, at falling rates. Here the update is of one step from the trained model, in evaluation mode. The
+attacker is given its classes, which for small batches follow from the update of a classifier, and the parts of the
+model that do not go up: more than he has. A run that trains through the channel has noise in its update that the
+attacker does not know.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from semcom.attacks.invert import Judge, Rebuilt, refuse_other_inputs
 from semcom.attacks.known import choose_known_images
+from semcom.attacks.labels import find_shared_view
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.engine.host.keys import key_global_generator, keyed
@@ -30,12 +32,12 @@ SMOOTH = 1e-2
 """Weight of the total variation, the mean absolute difference of neighbouring pixels."""
 
 
-class _Scale(nn.Module):
+class Scale(nn.Module):
     """`UnitPower`, which can be differentiated twice."""
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale `[b, d]`."""
-        return features / features.square().mean(-1, keepdim=True).sqrt().clamp_min(torch.finfo(features.dtype).tiny)
+        return features * features.square().mean(-1, keepdim=True).clamp_min(torch.finfo(features.dtype).tiny).rsqrt()
 
 
 def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Rebuilt:
@@ -52,21 +54,22 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
         raise ConfigError(f"kind: gradient is about the losses of classes, and the task is {result.config.task}")
     federation = result.federation
     refuse_other_inputs("gradient", federation)
-    mine = choose_known_images(federation, victims, "encoder", wanted.known, wanted.seed)
+    view = find_shared_view(result, wanted.view)
+    mine = choose_known_images(federation, victims, result.clients, "encoder", wanted.known, wanted.seed)
     judge = Judge(federation, mine.index, wanted.steps, wanted.seed)
     for victim in victims.tolist():
         owned = federation.train[victim].cpu()
         some = torch.randperm(len(owned), generator=keyed(wanted.seed, "batch", victim))[: wanted.batch]
         index = owned[some]
-        model = result.module(victim, wanted.view)
+        model = result.module(victim, view)
         dtype = next(model.parameters()).dtype
         images, labels = federation.gather(index, dtype).cpu(), federation.labels.cpu()[index]
-        through = result.module(victim, wanted.view, link=True) if result.config.train.through_link else model
+        through = result.module(victim, view, link=True) if result.config.train.through_link else model
         names = [name for name, _ in model.named_parameters() if in_part(name, method.averages)]
         with key_global_generator(wanted.seed, "update", victim):
             sent = compute_gradient(through, names, images, labels, again=False)
         if isinstance(model.between, UnitPower):
-            model.between = _Scale()
+            model.between = Scale()
         start = torch.randn(images.shape, generator=keyed(wanted.seed, "search", victim), dtype=dtype).clamp(-1, 1)
         rebuilt = search_images(model, names, sent, start, labels, wanted.steps)
         judge.note(victim, index, rebuilt[match_images(rebuilt, images)].float())

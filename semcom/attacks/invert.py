@@ -133,7 +133,7 @@ def invert(result: Result, ear: Ear, victims: np.ndarray, wanted: Attack) -> Reb
     federation, seed, view = result.federation, wanted.seed, wanted.view
     refuse_other_inputs("invert", federation)
     knows = "own" if wanted.at == "client" else wanted.knows
-    mine = choose_known_images(federation, victims, knows, wanted.known, seed)
+    mine = choose_known_images(federation, victims, result.clients, knows, wanted.known, seed)
     judge = Judge(federation, mine.index, wanted.steps, seed)
     made: list[_Made] = []
     for victim in victims.tolist():

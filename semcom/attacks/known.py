@@ -29,13 +29,19 @@ class Known:
 
 
 def choose_known_images(
-    federation: Federation, victims: np.ndarray, knows: Knows | Literal["own"], known: int, seed: int
+    federation: Federation,
+    victims: np.ndarray,
+    tested: np.ndarray,
+    knows: Knows | Literal["own"],
+    known: int,
+    seed: int,
 ) -> Known:
     """Choose images that no victim has: any of the run's data, the training images of other clients, or of one.
 
     Args:
         federation: images and their owners.
         victims: clients.
+        tested: clients that have models, the victims among them.
         knows: see `Attack`; "own": he is the first client who is no victim, and has nobody else's.
         known: number of images, at most.
         seed: of the choice.
@@ -43,7 +49,7 @@ def choose_known_images(
     Raises:
         ConfigError: there are none.
     """
-    others = np.setdiff1d(np.arange(len(federation.train)), victims)
+    others = np.setdiff1d(tested, victims)
     theirs = [of[k] for of in (federation.train, federation.test, federation.validation) for k in victims.tolist()]
     taken = torch.zeros(len(federation.images), dtype=torch.bool)
     taken[torch.cat(theirs).cpu()] = True
@@ -56,6 +62,6 @@ def choose_known_images(
         pool = (~taken).nonzero().flatten()
         client = torch.full_like(pool, -1)
     if not len(pool):
-        raise ConfigError(f"clients: all {len(federation.train)} are victims, and no image is left to the attacker")
+        raise ConfigError(f"clients: all {len(tested)} are victims, and no image is left to the attacker")
     some = torch.randperm(len(pool), generator=keyed(seed, "known"))[:known]
     return Known(pool[some], client[some])

@@ -54,7 +54,8 @@ def infer_labels(
 ) -> dict[str, float]:
     """Find the shares of the victims' classes by what the run's method sends up.
 
-    Of an averaged classifier it is the update by one step on all training images, by the plain cross-entropy.
+    Of an averaged classifier it is the update by one step on all training images, by the plain cross-entropy, of the
+    view `global` if there is one.
 
     Returns:
         `label`, the error in total variation, and `label_guess`, that of the shares among the attacker's own images.
@@ -66,9 +67,10 @@ def infer_labels(
     if not result.world.session.draws.task.classifies:
         raise ConfigError(f"kind: labels are of classes, and the task is {result.config.task}")
     method: Method = METHODS.get(result.config.method)(result.config.hyper)
+    view = find_shared_view(result, view)
     federation = result.federation
     classes, owned = len(federation.classes), federation.owned
-    mine = choose_known_images(federation, victims, "encoder", known, seed)
+    mine = choose_known_images(federation, victims, result.clients, "encoder", known, seed)
     guess = count_shares(federation.labels.cpu()[mine.index], classes)
     confusion = None
     errors, guesses = [], []
@@ -78,7 +80,7 @@ def infer_labels(
         has = owned[victim] if method.tells else np.ones(classes, dtype=bool)
         if method.split or method.tells == "counts":
             found = truth
-        elif "head." in method.averages:
+        elif any(not part or part.startswith("head.") for part in method.averages):
             if confusion is None:
                 confusion = _estimate_confusion(result, victims, mine.index, view)
             p = result.decode(victim, federation.images[index], view).double().softmax(-1).mean(0).numpy()
@@ -90,6 +92,11 @@ def infer_labels(
     return {"label": float(np.mean(errors)), "label_guess": float(np.mean(guesses))}
 
 
+def find_shared_view(result: Result, view: str | None) -> str | None:
+    """Find the view whose models go up, if none is given: `global`, or else the headline (None)."""
+    return "global" if view is None and "global" in result.views else view
+
+
 def count_shares(labels: torch.Tensor, classes: int) -> np.ndarray:
     """Compute the shares of classes among labels `[n]`, `[C]`."""
     return (torch.bincount(labels, minlength=classes).double() / len(labels)).numpy()
@@ -97,7 +104,7 @@ def count_shares(labels: torch.Tensor, classes: int) -> np.ndarray:
 
 def _estimate_confusion(result: Result, victims: np.ndarray, index: torch.Tensor, view: str | None) -> np.ndarray:
     """Estimate P on the attacker's images, by the model of somebody who is no victim, if there is anybody."""
-    others = np.setdiff1d(np.arange(len(result.federation.train)), victims)
+    others = np.setdiff1d(result.clients, victims)
     by = int(others[0]) if len(others) else int(victims[0])
     labels = result.federation.labels.cpu()[index]
     p = result.decode(by, result.federation.images.cpu()[index], view).double().softmax(-1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from semcom.attacks.options import Secret
+from semcom.attacks.options import Place, Secret
 from semcom.config import ConfigError
 from semcom.engine.host.keys import keyed
 from semcom.engine.world import World
@@ -24,10 +24,12 @@ class Ear:
     Attributes:
         world: the run whose clients send.
         snr_db: mean SNR of his link (None: the base station's, the test SNR of each client).
+        place: who he is; noise and fades are of each one's own.
     """
 
     world: World
     snr_db: float | None = None
+    place: Place = "base"
 
     def __post_init__(self) -> None:
         link = self.world.session.draws.link
@@ -51,8 +53,10 @@ class Ear:
         link = draws.link.at(draws.find_seconds()).of(client)
         n, d = features.shape
         sizes = [min(BATCH, n - at) for at in range(0, n, BATCH)]
-        generator = keyed(self.world.config.seed, "ear", client, *key)
-        drawn = link.draw(sizes, d, generator, features.dtype) | link.draw_added(n, d, generator, features.dtype)
+        seed = self.world.config.seed
+        drawn = link.draw(sizes, d, keyed(seed, "ear", self.place, client, *key), features.dtype)
+        # A client's own noise is the same for whoever listens.
+        drawn |= link.draw_added(n, d, keyed(seed, "ear added", client, *key), features.dtype)
         drawn = {name: t[None] for name, t in drawn.items()}
         snr_db = torch.tensor([self.find_snr_db(client)], dtype=features.dtype)
         with torch.no_grad():

@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 import semcom
-from semcom.attacks.gradient import compute_gradient, match_images
+from semcom.attacks.gradient import Scale, compute_gradient, match_images
 from semcom.attacks.invert import compare_images, fit_linear
 from semcom.attacks.known import choose_known_images
 from semcom.attacks.labels import compute_variation, solve_shares
 from semcom.attacks.listen import Ear, make_key
 from semcom.attacks.member import compute_area
 from semcom.attacks.options import Attack, Secret
+from semcom.channels.power import normalise_power
 from semcom.cli.main import main
 from semcom.config import ConfigError
 from semcom.data.federation import scale_bytes
@@ -120,14 +121,14 @@ def test_the_attackers_images_are_no_victims(tmp_path: Path) -> None:
     federation = semcom.load(victim(tmp_path, "test-conv", 8)).federation
     victims = np.array([1, 2])
     theirs = {int(i) for k in victims for table in (federation.train, federation.test) for i in table[int(k)]}
-    mine = choose_known_images(federation, victims, "encoder", 30, 0)
+    mine = choose_known_images(federation, victims, np.arange(4), "encoder", 30, 0)
     assert len(mine.index) == 30 == len(set(mine.index.tolist())) and not theirs & set(mine.index.tolist())
-    others = choose_known_images(federation, victims, "clients", 1000, 0)
+    others = choose_known_images(federation, victims, np.arange(4), "clients", 1000, 0)
     owned = {k: set(federation.train[k].tolist()) for k in (0, 3)}
     assert all(i in owned[k] for i, k in zip(others.index.tolist(), others.client.tolist(), strict=True))
     assert len(others.index) == sum(map(len, owned.values()))
     with pytest.raises(ConfigError, match="^clients: all 4 are victims, and no image is left to the attacker$"):
-        choose_known_images(federation, np.arange(4), "clients", 10, 0)
+        choose_known_images(federation, np.arange(4), np.arange(4), "clients", 10, 0)
 
 
 def test_areas_are_those_of_scikit_learn_and_their_variance_that_of_drawing_again() -> None:
@@ -228,7 +229,7 @@ def test_rebuilt_images_are_measured_as_images_that_come_back(tmp_path: Path) ->
 def test_another_client_has_his_own_images_and_encoder(tmp_path: Path) -> None:
     channel = {"kind": "awgn", "snr_db": 10.0}
     federation = semcom.load(victim(tmp_path, "test-conv", 16, channel=channel)).federation
-    his = choose_known_images(federation, np.array([0]), "own", 1000, 0)
+    his = choose_known_images(federation, np.array([0]), np.arange(4), "own", 1000, 0)
     assert sorted(his.index.tolist()) == sorted(federation.train[1].tolist()) and set(his.client.tolist()) == {1}
     found = linear(tmp_path, at="client", snr_db=10.0)
     assert semcom.load(tmp_path).summary["leak"]["client-10dB-linear"]["psnr"] == found["psnr"]
@@ -336,3 +337,29 @@ def test_found_images_are_matched_to_those_they_stand_for() -> None:
     wanted = torch.arange(3.0).view(3, 1, 1, 1).expand(3, 1, 2, 2)
     order = match_images(wanted[[2, 0, 1]] + 0.1, wanted)
     assert torch.equal(wanted[[2, 0, 1]][order], wanted)
+
+
+def test_each_listener_has_noise_of_his_own_and_hears_the_same_noise_of_the_client(tmp_path: Path) -> None:
+    channel = {"kind": "awgn", "snr_db": 10.0, "feature_noise": 0.5}
+    world = semcom.load(victim(tmp_path, "test-pixels", 16, channel=channel)).world
+    x = torch.randn(50, 16, generator=torch.Generator().manual_seed(0))
+    near, far = (Ear(world, snr_db, "eavesdropper").hear(x, 0, "x") for snr_db in (100.0, 10.0))
+    base = Ear(world).hear(x, 0, "x")
+    assert not torch.allclose(base, far, atol=0.1)
+    rests = torch.stack([(base - near).flatten(), (far - near).flatten()])
+    assert abs(float(torch.corrcoef(rests)[0, 1])) < 0.2  # and theirs are independent
+    assert rests.square().mean(1).tolist() == pytest.approx([0.1, 0.1], rel=0.3)
+
+
+def test_of_a_method_with_personal_models_the_update_is_that_of_the_shared_one(tmp_path: Path) -> None:
+    folder = victim(tmp_path, "test-conv", 8, method="ditto")
+    named, usual = (semcom.attack(folder, kind="labels", clients=2, view=view).numbers for view in ("global", None))
+    assert named == usual
+
+
+def test_a_dead_feature_has_no_slope() -> None:
+    x = torch.zeros(2, 4, requires_grad=True)
+    (found,) = torch.autograd.grad(Scale()(x).sum(), x)
+    assert bool(found.isfinite().all())
+    full = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(Scale()(full), normalise_power(full))

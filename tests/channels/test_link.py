@@ -435,6 +435,11 @@ def test_without_noise_of_their_own_clients_draw_none():
     assert make_link("rayleigh").draw_added(3, D, torch.Generator()) == {}
     with pytest.raises(ValueError, match="^feature_noise: -1.0 is not a number of at least 0$"):
         make_link("digital", feature_noise=-1.0)
+    why = "^feature_noise: it is relative to features of mean square 1; choose power normalised$"
+    with pytest.raises(ValueError, match=why):
+        make_link("awgn", feature_noise=1.0, power="free")
+    with pytest.raises(ValueError, match="^up: the noise of the clients is missing, which draw_added draws$"):
+        make_link("awgn", feature_noise=1.0)(features(1), {}, torch.zeros(1))
 
 
 def test_an_option_of_ones_own_is_known_and_checked(nakagami):

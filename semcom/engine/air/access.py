@@ -125,7 +125,7 @@ class Superposed(Access):
         uncoded, rms = [n for n, t in mean.items() if is_compressed(n, t)], None
         if self.air.privacy.norm is not None:  # powers that followed the numbers would tell of them
             rms = torch.cat(parts) * self.air.privacy.norm / sum(-(-mean[n].numel() // 2) for n in uncoded) ** 0.5
-            self.air.privacy.hear(self._find_noise(torch.cat(parts), rms, ids, shares))
+            self.air.privacy.hear(*self._find_noise(torch.cat(parts), rms, ids, shares))
         for tensor in uncoded:
             held = [
                 (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
@@ -145,19 +145,22 @@ class Superposed(Access):
             arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
         return mean
 
-    def _find_noise(self, weights: Tensor, rms: Tensor, ids: np.ndarray, shares: int) -> float:
+    def _find_noise(self, weights: Tensor, rms: Tensor, ids: np.ndarray, shares: int) -> tuple[float, float]:
         """Find the deviation of the channel's noise on a number of the sum, over the largest norm of a client's part.
 
         Args:
             weights, rms: of the clients, in the order of `ids`.
             ids, shares: as of `find_error`.
+
+        Returns:
+            the deviation, and the least q: a symbol that is sent counts 1 / q times, and so may an update.
         """
-        if not self.air.link.noisy:
-            return 0.0
         inversion = self._inversion(tuple(ids.tolist()))
+        reach = float(inversion.mean.where(inversion.mean > 0, 1.0).amin())
+        if not self.air.link.noisy:
+            return 0.0, reach
         loudness = inversion.measure_loudness(self._find_snr_db(ids, shares)).to(rms)
-        least = float(inversion.mean[inversion.mean > 0].amin()) if bool((inversion.mean > 0).any()) else 1.0
-        return float((rms * loudness).amax() / 2**0.5 / (weights.amax() * self.air.privacy.norm)) * least
+        return float((rms * loudness).amax() / 2**0.5 / (weights.amax() * self.air.privacy.norm)), reach
 
     def _find_snr_db(self, ids: np.ndarray, shares: int) -> Tensor:
         return self.air.uncoded.snr_db("up", ids) - 10 * math.log10(shares)

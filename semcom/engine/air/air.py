@@ -261,7 +261,7 @@ class Air:
         """Return the totals as plain numbers."""
         found: dict[str, Any] = {"client_rounds": self.client_rounds}
         found |= {way: asdict(total) for way, total in self.totals.items()}
-        found |= {"releases": self.privacy.spent} if self.privacy.protects else {}
+        found |= {"releases": [*self.privacy.spent]} if self.privacy.protects else {}
         found |= {} if self.timeline is None else {"timeline": self.timeline.counters()}
         return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 

@@ -78,8 +78,8 @@ class Privacy(Part):
         """Add noise to the mean of so many clients; `name` is that of the upload."""
         return mean
 
-    def hear(self, multiplier: float) -> None:
-        """Note the deviation of the channel's noise on the sum that is next, over C."""
+    def hear(self, multiplier: float, reach: float) -> None:
+        """Note the deviation of the channel's noise on the next sum over C, and 1 / the factor of its sensitivity."""
 
     def find_epsilon(self, added: bool = False) -> float | None:
         """Find the epsilon of all releases so far, or that by added noise alone; None if nothing is promised."""
@@ -139,7 +139,7 @@ class Gaussian(Privacy):
     protects = True
 
     def __post_init__(self) -> None:
-        self.norm, self._heard = self.options.clip, 0.0
+        self.norm, self._heard = self.options.clip, (0.0, 1.0)
         if self._amplifies and self.options.noise_multiplier > 0:
             require_accounting()
 
@@ -185,8 +185,9 @@ class Gaussian(Privacy):
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to each tensor, and count the release."""
         z = self.options.noise_multiplier
-        self.spent.append((math.hypot(z, self._heard), z))
-        self._heard = 0.0
+        heard, reach = self._heard
+        self.spent.append((math.hypot(z, heard) * reach, z * reach))
+        self._heard = 0.0, 1.0
         deviation = z * self.options.clip / clients
         if not deviation:
             return mean
@@ -196,9 +197,9 @@ class Gaussian(Privacy):
             found[tensor] = value + deviation * send_to_device(drawn, value.device)
         return found
 
-    def hear(self, multiplier: float) -> None:
-        """Note the deviation of the channel's noise on the sum that is next, over C."""
-        self._heard = multiplier
+    def hear(self, multiplier: float, reach: float) -> None:
+        """Note the deviation of the channel's noise on the next sum over C, and 1 / the factor of its sensitivity."""
+        self._heard = multiplier, reach
 
     def find_epsilon(self, added: bool = False) -> float | None:
         """Find the epsilon at `delta` of all releases so far, or that by added noise alone; None without noise."""
@@ -206,7 +207,8 @@ class Gaussian(Privacy):
         if not each or 0.0 in each:
             return 0.0 if not each and self.options.noise_multiplier else None
         halves, delta = tuple((z / 2, n) for z, n in sorted(each.items())), self.options.delta
-        if self._amplifies:
+        # How strong the channel's noise is tells who takes part, if their channels differ.
+        if self._amplifies and all(whole == alone for whole, alone in self.spent):
             return find_sampled_epsilon(halves, self.participants, self.clients, delta)
         return find_gaussian_epsilon(join_multipliers(halves), 1, delta)
 

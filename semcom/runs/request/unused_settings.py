@@ -65,6 +65,7 @@ RULES: Sequence[tuple[Callable[[Setup], bool], str, Sequence[str]]] = (
     ),
     (lambda r: not r.config.partition.scarce, "no client is partition.scarce", ("partition.scarce_fraction",)),
     (lambda r: r.method.split, "{method} always trains through the link", ("train.through_link",)),
+    (lambda r: ("encoder", 0.0) in r.config.train.part_factors, "the encoder is frozen", ("train.adversary",)),
     (lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients", ("train.eval_clients",)),
     (
         lambda r: not find_entry(TASKS, r.config.task, "task").classifies,

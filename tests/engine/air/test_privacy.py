@@ -211,11 +211,36 @@ def test_the_noise_of_the_channel_counts_with_the_deviation_that_it_has(snr_db: 
 
 
 def test_over_fading_the_sum_is_as_noisy_and_as_sensitive_as_inversion_makes_it() -> None:
-    """A symbol that is sent counts 1 / q times, q the fraction of symbols that are sent."""
-    w, noise = heard(0.0, kind="rayleigh", truncation_db=-10.0)
-    (told,) = {each for each, _ in w.air.privacy.spent}
+    """A symbol that is sent counts 1 / q times, q the fraction of symbols that are sent; added noise hides it less."""
     q = math.exp(-0.1)
-    assert float(noise.square().mean()) == pytest.approx((told / q) ** 2, rel=0.05)
+    w, noise = heard(0.0, kind="rayleigh", truncation_db=-10.0)
+    (told,) = set(w.air.privacy.spent)
+    assert told[1] == 0 and float(noise.square().mean()) == pytest.approx((told[0] / q) ** 2, rel=0.05)
+    added, _ = heard(0.0, kind="rayleigh", truncation_db=-10.0, noise_multiplier=2.0)
+    (both,) = set(added.air.privacy.spent)
+    assert both[1] == pytest.approx(2 * q, rel=1e-6) and both[0] == pytest.approx(math.hypot(*told, 2 * q), rel=1e-6)
+    far, _ = heard(math.inf, kind="rayleigh", truncation_db=-10.0, noise_multiplier=2.0)
+    assert set(far.air.privacy.spent) == {(both[1], both[1])}
+
+
+def test_a_release_reaches_its_limit_where_all_symbols_of_an_update_are_sent() -> None:
+    """Of all gains above the threshold the sum moves by the update over q, so by C / (n q) at most."""
+    from semcom.channels.superposition import Inversion
+
+    q, gains = 0.5, torch.ones(1, 8, dtype=torch.complex128)
+    inversion = Inversion(0.1, 0.0, torch.ones(1).double(), torch.full((1,), q).double())
+    arrives, _ = inversion.invert(gains, torch.Generator())
+    values = torch.randn(1, 8, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
+    got = values.sum(0) + inversion.error(values, arrives, None, torch.ones(1).double())
+    assert torch.allclose(got, values[0] / q)
+
+
+def test_counters_of_a_round_do_not_change_in_the_next() -> None:
+    w = private(noise_multiplier=2.0)
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    before = w.air.counters()
+    w.air.average(pop, "", w.weights(pop.ids), since=received)
+    assert before["releases"] == [] and w.air.counters()["releases"] == [(2.0, 2.0)]
 
 
 def test_epsilon_tells_the_noise_of_the_channel_apart() -> None:
