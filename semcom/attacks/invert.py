@@ -21,7 +21,7 @@ from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.data.federation import Federation, scale_bytes, to_bytes
 from semcom.engine.host.keys import build_with_key, keyed
-from semcom.runs.folder.arrays import LEAK, PREFIX, Arrays
+from semcom.runs.folder.arrays import BASE, LEAK, PREFIX, Arrays
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import PSNR, SSIM
 from semcom.tasks.reconstruction import ROOM, Reconstruction
@@ -32,8 +32,6 @@ AT_ONCE = 512
 """Samples that pass a network of his at once."""
 KEPT = 4
 """Images that are kept with a run, at most."""
-BASE = "base"
-"""Name of the setting without one: what the base station hears."""
 AGAIN = 4
 """His classifier learns rebuilt images for one step in so many of his training."""
 LISTENS = 4

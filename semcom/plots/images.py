@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels, read_kept_arrays
-from semcom.runs.folder.arrays import IMAGES, LEAK, PREFIX
+from semcom.runs.folder.arrays import BASE, IMAGES, LEAK, PREFIX
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
@@ -63,7 +63,7 @@ def compute_leak(study: Study, plot: Plot) -> pd.DataFrame:
         settings = [n.removeprefix(start).removesuffix(end) for n in kept if n.startswith(start) and n.endswith(end)]
         if not settings:
             raise ConfigError(f"results: {run.folder.name} has no rebuilt images; call semcom attack for it first")
-        first = f"{start}{settings[0]}/"
+        first = f"{start}{BASE if BASE in settings else settings[0]}/"
         pictures: dict[object, np.ndarray] = {ORIGINAL: kept[f"{first}originals"]}
         for setting in settings:  # attacks on other images have no place beside these
             if np.array_equal(kept[f"{start}{setting}/originals"], pictures[ORIGINAL]):

@@ -15,6 +15,7 @@ from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
 from semcom.registry import find_entry
+from semcom.runs.folder.arrays import LEAK
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -55,7 +56,12 @@ KINDS: Registry[Kind] = Registry(
 TAKEN = ("x", "y", "hue", "over", "window")
 """Fields of a request that not every kind takes."""
 OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
-"""Abscissa that is no field of a configuration -> its kind."""
+"""Abscissa that is no field of a configuration -> its kind; others are numbers of attacks, see `find_kind_of_x`."""
+
+
+def find_kind_of_x(x: str | None) -> str | None:
+    """Find the kind of an abscissa that is no field of a configuration; None for a field."""
+    return "pareto" if str(x).startswith(f"{LEAK}.") else OF_X.get(str(x))
 
 
 PAIRED = ("method", "variant", "seed")
@@ -70,7 +76,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     """
     part = study.where(wanted.at)
     asked: dict[str, Any] = {name: _resolve_field(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
-    part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
+    part = part.along([name for name in asked.values() if name is not None and not find_kind_of_x(name)])
     chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
     kind = find_entry(KINDS, str(chosen.kind))
     _check_takes(chosen, kind)
@@ -82,20 +88,20 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     plot = replace(plot, y="train" if plot.kind == "divisions" and plot.y == "accuracy" else part.find_metric(plot.y))
     plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
     _check_request(plot)
-    return part.along([name for name in plot.fields if name not in OF_X]), plot
+    return part.along([name for name in plot.fields if not find_kind_of_x(name)]), plot
 
 
 def _resolve_field(study: Study, asked: str, name: str | None) -> str | None:
     """Resolve a field of a request to its column. Raises ConfigError for an unknown field."""
-    if name is None or (asked == "x" and name in OF_X):
+    if name is None or (asked == "x" and find_kind_of_x(name)):
         return name
     return study.named(asked, [name])[0]
 
 
 def _find_kind(study: Study, x: str | None) -> str:
     """Find the kind that follows from the abscissa: lines over numbers, bars over other values."""
-    if x in OF_X:
-        return OF_X[str(x)]
+    if kind := find_kind_of_x(x):
+        return kind
     if x is None or x in NAMED:
         return "bars"
     values = [study.runs[x]] if x in study.runs else []
@@ -109,9 +115,10 @@ def _check_takes(plot: Plot, kind: Kind) -> None:
         if each.name in TAKEN and given != usual and each.name not in kind.takes:
             raise ConfigError(f"{each.name}: {given!r} has no effect on {plot.kind}; leave it out")
     only = {name for name, of in OF_X.items() if of == plot.kind or (plot.kind == "curves" and of == "pareto")}
-    if plot.x is not None and only and plot.x not in only:
+    of_x = find_kind_of_x(plot.x)
+    if plot.x is not None and only and plot.x not in only and of_x != plot.kind:
         raise ConfigError(f"x: {plot.x!r} is not what {plot.kind} are over; give {' or '.join(sorted(only))}")
-    if plot.x in OF_X and not only:
+    if of_x and not only:
         raise ConfigError(f"x: {plot.kind} cannot be over {plot.x!r}; leave the kind out, or give a field of the runs")
 
 

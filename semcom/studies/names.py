@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -162,7 +163,8 @@ def _name_leak(number: str) -> Metric | None:
     kind, _, rest = number.partition(".")
     setting, _, name = rest.rpartition(".")
     usual = NUMBERS.get(f"{kind}.{name}") if kind == LEAK and setting else None
-    return None if usual is None else replace(usual, name=number, label=f"{usual.label}, {setting}")
+    who = re.sub(r"^(eavesdropper|client)-(.+?)dB", r"\1 at \2 dB", setting)
+    return None if usual is None else replace(usual, name=number, label=f"{usual.label}, {who}")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -25,6 +26,7 @@ from semcom.config import ConfigError
 from semcom.data.federation import scale_bytes
 from semcom.models.registry import ENCODERS
 from semcom.runs.result.result import Result
+from semcom.studies.names import name_field
 from tests import worlds
 
 PIXELS = 64
@@ -363,3 +365,28 @@ def test_a_dead_feature_has_no_slope() -> None:
     assert bool(found.isfinite().all())
     full = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(Scale()(full), normalise_power(full))
+
+
+def test_figures_of_attacks(tmp_path: Path) -> None:
+    """Images beside what was rebuilt, with their PSNR by hand; accuracy against what leaks."""
+    study = tmp_path / "study"
+    for method in ("fedavg", "fedper"):
+        folder = victim(study / method, "test-conv", 8, method=method)
+        semcom.attack(folder, kind="gradient", clients=1, steps=2, batch=2) if method == "fedavg" else None
+        found = semcom.attack(folder, clients=1, steps=5)
+        semcom.attack(folder, clients=1, steps=5, at="eavesdropper", snr_db=0.0)
+        semcom.attack(folder, clients=2, steps=5, knows="clients")  # on others: without a place beside these
+    assert found.rebuilt is not None
+    semcom.plot(study, semcom.Plot(kind="leak"), name="leak", out=tmp_path)
+    drawn = pd.read_csv(tmp_path / "leak.csv")
+    assert set(drawn["listener"]) == {"base", "eavesdropper-0dB"}
+    rows = drawn[(drawn["variant"] == "fedper") & (drawn["listener"] == "base")]
+    some = found.rebuilt.pick(4)
+    error = (found.rebuilt.rebuilt[some].double() - found.rebuilt.originals[some].double()) / 255
+    assert rows["psnr"].tolist() == pytest.approx((-10 * error.square().flatten(1).mean(1).log10()).tolist())
+    semcom.plot(study, semcom.Plot(kind="pareto", x="leak.eavesdropper-0dB.psnr"), name="pareto", out=tmp_path)
+    at = pd.read_csv(tmp_path / "pareto.csv").set_index("variant")["leak.eavesdropper-0dB.psnr"]
+    assert at["fedper"] == semcom.load(study / "fedper").summary["leak"]["eavesdropper-0dB"]["psnr"]
+    assert name_field("leak.eavesdropper-0dB.psnr") == "PSNR of rebuilt images, eavesdropper at 0 dB (dB)"
+    with pytest.raises(ConfigError, match="has no rebuilt images; call semcom attack for it first"):
+        semcom.plot(victim(tmp_path / "plain", "test-conv", 8), semcom.Plot(kind="leak"), out=tmp_path)

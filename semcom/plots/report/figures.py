@@ -23,9 +23,9 @@ from semcom.plots.report.facts import sort_field_values
 from semcom.plots.report.names import format_metric, is_empty, name_heading, name_metric, name_place, name_value
 from semcom.plots.report.subject import Subject
 from semcom.runs.folder.arrays import CONFUSION
-from semcom.studies.analysis.efficiency import COSTS
+from semcom.studies.analysis.efficiency import COSTS, list_leaks
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import capitalise
+from semcom.studies.names import capitalise, name_field
 from semcom.tasks.metric import Metric
 
 MOST_POINTS = 1_000_000
@@ -442,8 +442,9 @@ def _costs(subject: Subject, places: Places) -> Figure:
     note = "Filled: efficient methods, which no other one beats in {} at no higher cost. This compares means."
     metric = subject.study.metric
     made = Figure("costs", f"{capitalise(metric.label)} against cost", note.format(metric.label))
-    for cost in ("uses", *(name for name in COSTS if name != "uses")):
-        found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost, cost)
+    leaks = list_leaks(subject.study.stored)
+    for cost in ("uses", *(name for name in COSTS if name != "uses"), *leaks):
+        found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost) or name_field(cost)
         unit = unit if cost != "energy_j" or subject.study.in_joule else "energy in symbols"
         marks = []
         for name, own, _, row in places.groups(found[found["cost"].notna()]) if found["cost"].gt(0).any() else ():
@@ -465,7 +466,8 @@ def _costs(subject: Subject, places: Places) -> Figure:
             line = go.Scatter(x=front["cost"], y=_scaled(front[metric.name], metric), mode="lines", line=dots)
             line.update(showlegend=False, hoverinfo="skip")
             scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
-            axis = _axis(f"{unit} of the whole run, all clients and directions", type=scale)
+            of_run = "" if cost in leaks else " of the whole run, all clients and directions"
+            axis = _axis(f"{unit}{of_run}", type=scale)
             words = _words(unit, name_place(at))
             made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made

@@ -17,8 +17,8 @@ from semcom.files import open_file, write_atomically
 Arrays = dict[str, np.ndarray]
 
 CONFUSION, FEATURES, CURVES, IMAGES = "confusion", "features", "curves-per-client", "images"
-LEAK = "leak"
-"""What attacks leave."""
+LEAK, BASE = "leak", "base"
+"""What attacks leave, and among it the setting without a name: what the base station hears."""
 PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMAGES: "images/", LEAK: "leak/"}
 """What can be kept, or is left -> how the names of its arrays begin."""
 

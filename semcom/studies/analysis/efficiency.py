@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,9 @@ from semcom.studies.results.run import Stored
 COSTS = (*PER_ROUND, AIRTIME, "time_s", "samples", "rounds")
 """The costs of a run. Traffic is that of both directions, over the whole run; `time_s`, counted with
 `network.flops`, is that of all rounds."""
+
+GROWING = ("psnr", "ssim", "accuracy", "auc")
+"""Numbers of an attack that grow with what is given away."""
 
 
 def read_cost(run: Stored, cost: str) -> float:
@@ -39,6 +42,12 @@ def read_cost(run: Stored, cost: str) -> float:
         return float(summary.get(cost, math.nan))
     directions = summary.get("traffic", {}).values()
     return sum(sum_traffic(run, counts, cost) for counts in directions) if directions else math.nan
+
+
+def list_leaks(runs: Iterable[Stored]) -> list[str]:
+    """List the numbers of attacks on some runs that grow with what is given away, such as leak.psnr."""
+    names = dict.fromkeys(name for run in runs for name in run.flat if name.startswith(f"{LEAK}."))
+    return [name for name in names if name.rpartition(".")[2] in GROWING]
 
 
 def find_efficient_variants(frame: pd.DataFrame, axes: Sequence[str], higher: bool = True) -> pd.DataFrame:
