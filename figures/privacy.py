@@ -41,5 +41,5 @@ PRIVACY_IMAGES = Drawing(
     "privacy-images",
     "privacy",
     shows=FIELDS,
-    plot=Plot(kind="leak", at={"seed": 0, **dict(zip(FIELDS, FEW, strict=True))}),
+    plot=Plot(kind="leak", at={"seed": 0, **dict(zip(FIELDS, MANY, strict=True))}),
 )

@@ -10,6 +10,7 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_costs, describe_points, name_abscissa
 from semcom.plots.style import percent
+from semcom.runs.folder.arrays import LEAK
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import capitalise, metric_label
 
@@ -53,12 +54,15 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
 
 def describe_pareto(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe marks and step."""
-    circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
-    return f"{describe_points(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
+    leaks = str(plot.x).startswith(f"{LEAK}.")
+    beaten = "where no more is given away" if leaks else "at no higher cost"
+    of_run = "" if leaks else " The cost is that of the whole run, over all clients."
+    circled = f"Circled: no other method is at least as accurate {beaten} (by the means); a step joins them."
+    return f"{describe_points(cells, plot)}{of_run} {circled}"
 
 
 PARETO = Kind(
-    title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, time_s, samples or rounds",
+    title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, time_s, samples, rounds, or leak.psnr",
     numbers=compute_pareto,
     draw=draw_pareto,
     caption=describe_pareto,
