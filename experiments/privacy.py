@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from semcom.attacks.attack import carry_out_attack, note_leak
-from semcom.attacks.options import Attack
 from semcom.config import ChannelConfig, RunConfig
 from semcom.files import ARRAYS
 from semcom.runs.folder.arrays import LEAK, add_arrays
@@ -31,6 +29,7 @@ from semcom_papers.experiments import wireless
 from semcom_papers.experiments.verdicts import Row, decide, describe, level
 
 if TYPE_CHECKING:
+    from semcom.attacks.options import Attack
     from semcom.runs.result.result import Result
 
 FIELDS = ("model.features", "channel.snr_db", "channel.feature_noise", "train.adversary")
@@ -61,6 +60,8 @@ WITHIN, WITHIN_DB = 2.0, 1.0
 
 def list_attacks(scale: str) -> list[Attack]:
     """List the attacks on each run of a scale."""
+    from semcom.attacks.options import Attack  # brings torch, which who draws the figures does not need
+
     size: dict[str, Any] = (
         {"clients": 1, "known": 100, "steps": 3} if scale == "smoke" else {"clients": 2, "steps": 300}
     )
@@ -81,6 +82,8 @@ def train_and_attack(config: RunConfig) -> None:
 
 def attack_all(result: Result) -> dict[str, Any]:
     """Carry out all attacks on a run."""
+    from semcom.attacks.attack import carry_out_attack, note_leak
+
     scale = "smoke" if result.config.data.name == "digits" else "small"
     leak: dict[str, Any] = {}
     for wanted in list_attacks(scale):
@@ -101,7 +104,7 @@ def _make_grid(scale: str) -> Grid:
         keep=("weights",),
     )
     seeds = wireless.SIZES[scale]["seeds"]
-    return Grid(fixed, {FIELDS: SETTINGS[:1] if smoke else SETTINGS, "seed": seeds})
+    return Grid(fixed, {FIELDS: (MANY,) if smoke else SETTINGS, "seed": seeds})
 
 
 PRIVACY = Experiment(

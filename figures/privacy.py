@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.pareto import compute_pareto
 from semcom.plots.points import SETTING
@@ -27,6 +28,8 @@ def compare_settings(study: Study, plot: Plot) -> pd.DataFrame:
         if any(all(run.field(field) == value for field, value in at.items()) for run in study.stored):
             found = compute_pareto(study.where(at), plot)
             parts.append(found.assign(**{SETTING: name}))
+    if not parts:
+        raise ConfigError(f"results: no run is in a setting of the study, {' or '.join(PANELS.values())}")
     return pd.concat(parts, ignore_index=True)
 
 

@@ -48,15 +48,16 @@ def read_declared_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
         inner: name of the dataclass.
     """
     found = dict[str, tuple[Any, str]]()
-    for module, node in _list_lineage(place):
-        body = next((each.body for each in node.body if isinstance(each, ast.ClassDef) and each.name == inner), [])
-        for statement, below in itertools.zip_longest(body, body[1:]):
+    of_each = [(module, each) for module, node in _list_lineage(place) for each in node.body]
+    own = [(module, each) for module, each in of_each if isinstance(each, ast.ClassDef) and each.name == inner]
+    for where, node in (one for module, each in own for one in (*_list_bases(module, each), (module, each))):
+        for statement, below in itertools.zip_longest(node.body, node.body[1:]):
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and below.value.value
                     text = " ".join(str(said or "").split())
                     if not ast.unparse(statement.annotation).startswith("ClassVar"):
-                        found[name] = _evaluate(module, value), text
+                        found[name] = _evaluate(where, value), text
     return found
 
 
@@ -65,8 +66,13 @@ def _list_lineage(place: str) -> list[tuple[str, ast.ClassDef]]:
     node, module = _find_definition(place), place.partition(":")[0]
     if not isinstance(node, ast.ClassDef):
         return []
+    return [*_list_bases(module, node), (module, node)]
+
+
+def _list_bases(module: str, node: ast.ClassDef) -> list[tuple[str, ast.ClassDef]]:
+    """List what a class of a module inherits from, each with its module."""
     bases = [base.id for base in reversed(node.bases) if isinstance(base, ast.Name)]
-    return [*(one for base in bases for one in _list_lineage(_locate_definition(module, base))), (module, node)]
+    return [one for base in bases for one in _list_lineage(_locate_definition(module, base))]
 
 
 def _evaluate(module: str, value: ast.expr) -> Any:
