@@ -26,7 +26,7 @@ from semcom.runs.folder.arrays import LEAK, add_arrays
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.results.outcome import train_and_add_outcome
 from semcom_papers.experiments import wireless
-from semcom_papers.experiments.verdicts import Row, decide, describe, level
+from semcom_papers.experiments.verdicts import Row, decide, describe, level, pend
 
 if TYPE_CHECKING:
     from semcom.attacks.options import Attack
@@ -155,28 +155,32 @@ def judge_privacy(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(
             "and hides from a listener at 20 dB what that does not", name, hidden[name] - poor[name], above=False
         )
-    opposed = above_class(NEAR, OPPOSED)
+    opposed, there = above_class(NEAR, OPPOSED), not accuracy[OPPOSED].empty
     for name in METHODS:
-        yield decide(
-            "an adversary in training hides from a listener at 20 dB", name, (opposed - near)[name], above=False
-        )
-        found = describe("", name, (accuracy[OPPOSED] - accuracy[FEW])[name])
+        title = "an adversary in training hides from a listener at 20 dB"
+        yield decide(title, name, (opposed - near)[name], above=False) if there else pend(title, name)
         title = f"and costs nothing, within {WITHIN:g} points"
-        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN)}
+        if there:
+            found = describe("", name, (accuracy[OPPOSED] - accuracy[FEW])[name])
+            yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN)}
+        else:
+            yield pend(title, name)
         title = "more accurate than noise of one's own, in points"
-        yield decide(title, name, (accuracy[OPPOSED] - accuracy[HIDDEN])[name])
+        yield decide(title, name, (accuracy[OPPOSED] - accuracy[HIDDEN])[name]) if there else pend(title, name)
     many = above_class("", MANY)
     for name in METHODS:
         yield decide("more features give away more", name, many[name] - heard[name])
         yield describe("accuracy, 512 features minus 64, in points", name, accuracy[MANY][name] - accuracy[FEW][name])
-    for setting in SETTINGS:
+    for setting in SETTINGS if there else SETTINGS[:-1]:
         place = "{} features, {:g} dB, own noise {:.2g}, adversary {:g}".format(*setting)
         for name in METHODS:
             yield describe(f"accuracy in percent, {place}", name, accuracy[setting][name])
             for who, listener in (("base station", ""), ("a stranger", STRANGER), ("20 dB", NEAR), ("-10 dB", FAR)):
                 yield describe(f"PSNR over the class's, {place}, {who}", name, above_class(listener, setting)[name])
-                right = 100 * read(f"leak.{listener}accuracy", setting)[name]
-                yield describe(f"classes of rebuilt images in percent, {place}, {who}", name, right)
+    for name in METHODS:
+        for who, listener in (("the base station", ""), ("a stranger", STRANGER)):
+            right = 100 * read(f"leak.{listener}accuracy")[name]
+            yield describe(f"classes of images that {who} rebuilds, in percent", name, right)
     for number, what in (("auc", "AUC of membership, times 100"), ("label", "error of shares of classes, times 100")):
         for name in METHODS:
             yield describe(what, name, 100 * read(f"leak.{number}")[name])
