@@ -35,7 +35,7 @@ from semcom.config import (
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom_papers.experiments.benchmark_ends import read_final
-from semcom_papers.experiments.verdicts import Row, decide, describe, level
+from semcom_papers.experiments.verdicts import Row, decide, decide_level, describe
 
 SCENE = "munich-20"
 FIELDS = ("network.kind", "network.scheduling", "partition.length_m")
@@ -154,9 +154,8 @@ def judge_city(frame: pd.DataFrame) -> Iterator[Row]:
         yield describe("a choice by SNR, all clients", name, (read("mean", BEST) - street)[name])
     for name in TOGETHER:
         gains = (street[name] - street["local"]) - (cell[name] - cell["local"])
-        found = describe("gain over training alone, street minus cell", name, gains)
         title = f"the cell says the same of the gain over training alone, within {SAME:g} points"
-        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], SAME)}
+        yield decide_level(title, name, gains, SAME)
     for one, other in combinations(("local", *TOGETHER), 2):
         for place, numbers in (("the street", street), ("the cell", cell)):
             yield describe(f"{one} minus {other}", place, numbers[one] - numbers[other])

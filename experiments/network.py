@@ -27,7 +27,7 @@ from semcom.config import (
     TrainConfig,
 )
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom_papers.experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
+from semcom_papers.experiments.verdicts import Row, decide, decide_level, describe, tabulate_by_seed
 
 FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
 SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
@@ -91,6 +91,4 @@ def judge_network_settings(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(
             "the best SNR leaves the least accurate tenth behind", name, best[name] - chance[name], above=False
         )
-        found = describe("proportional fairness minus chance, least accurate tenth", name, fair[name] - chance[name])
-        title = f"proportional fairness does not, within {NEAR:g} points"
-        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], NEAR)}
+        yield decide_level(f"proportional fairness does not, within {NEAR:g} points", name, fair[name] - chance[name])

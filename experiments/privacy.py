@@ -26,7 +26,7 @@ from semcom.runs.folder.arrays import LEAK, add_arrays
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.results.outcome import train_and_add_outcome
 from semcom_papers.experiments import wireless
-from semcom_papers.experiments.verdicts import Row, decide, describe, level, pend
+from semcom_papers.experiments.verdicts import Row, decide, decide_level, describe
 
 if TYPE_CHECKING:
     from semcom.attacks.options import Attack
@@ -76,7 +76,7 @@ def list_attacks(scale: str) -> list[Attack]:
 
 
 def train_and_attack(config: RunConfig) -> None:
-    """Train, attack, and store what leaks as `leak`; of seed 0 with an image of each victim, in arrays.npz."""
+    """Train, attack, and store what leaks as `leak`; of seed 0 with a few rebuilt images in arrays.npz."""
     train_and_add_outcome(config, attack_all)
 
 
@@ -132,13 +132,12 @@ def judge_privacy(frame: pd.DataFrame) -> Iterator[Row]:
 
     stranger, heard = above_class(STRANGER), above_class("")
     for name in METHODS:
-        title = f"whom {{}} encoder is a stranger's rebuilds {'better' if name in SHARED else 'worse'} than the class"
-        title = title.format("a shared" if name in SHARED else "a personal")
+        whose, how = ("shared", "better") if name in SHARED else ("personal", "worse")
+        title = f"whom a {whose} encoder is a stranger's rebuilds {how} than the class"
         yield decide(title, name, stranger[name], above=name in SHARED)
     for name in PERSONAL:
-        found = describe("", name, heard[name] - heard["fedper"])
         title = f"with pairs of its own a personal encoder hides no more than FedPer's, within {WITHIN_DB:g} dB"
-        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN_DB)}
+        yield decide_level(title, name, heard[name] - heard["fedper"], WITHIN_DB)
     classes = 100 * read(f"leak.{STRANGER}accuracy")
     title = "global centroids tell strangers the classes: of rebuilt images FedCL minus Local, in points"
     yield decide(title, "fedcl", classes["fedcl"] - classes["local"])
@@ -149,29 +148,23 @@ def judge_privacy(frame: pd.DataFrame) -> Iterator[Row]:
     accuracy = {setting: 100 * read("accuracy", setting) for setting in SETTINGS}
     hidden, poor = above_class(NEAR, HIDDEN), above_class(NEAR, POOR)
     for name in METHODS:
-        found = describe("", name, accuracy[HIDDEN][name] - accuracy[POOR][name])
         title = f"noise of one's own costs what the channel's does, within {WITHIN:g} points"
-        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN)}
-        yield decide(
-            "and hides from a listener at 20 dB what that does not", name, hidden[name] - poor[name], above=False
-        )
-    opposed, there = above_class(NEAR, OPPOSED), not accuracy[OPPOSED].empty
+        yield decide_level(title, name, accuracy[HIDDEN][name] - accuracy[POOR][name], WITHIN)
+        title = "and hides from a listener at 20 dB what that does not"
+        yield decide(title, name, hidden[name] - poor[name], above=False)
+    opposed = above_class(NEAR, OPPOSED)
     for name in METHODS:
         title = "an adversary in training hides from a listener at 20 dB"
-        yield decide(title, name, (opposed - near)[name], above=False) if there else pend(title, name)
+        yield decide(title, name, (opposed - near)[name], above=False)
         title = f"and costs nothing, within {WITHIN:g} points"
-        if there:
-            found = describe("", name, (accuracy[OPPOSED] - accuracy[FEW])[name])
-            yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], WITHIN)}
-        else:
-            yield pend(title, name)
+        yield decide_level(title, name, (accuracy[OPPOSED] - accuracy[FEW])[name], WITHIN)
         title = "more accurate than noise of one's own, in points"
-        yield decide(title, name, (accuracy[OPPOSED] - accuracy[HIDDEN])[name]) if there else pend(title, name)
+        yield decide(title, name, (accuracy[OPPOSED] - accuracy[HIDDEN])[name])
     many = above_class("", MANY)
     for name in METHODS:
         yield decide("more features give away more", name, many[name] - heard[name])
         yield describe("accuracy, 512 features minus 64, in points", name, accuracy[MANY][name] - accuracy[FEW][name])
-    for setting in SETTINGS if there else SETTINGS[:-1]:
+    for setting in SETTINGS:
         place = "{} features, {:g} dB, own noise {:.2g}, adversary {:g}".format(*setting)
         for name in METHODS:
             yield describe(f"accuracy in percent, {place}", name, accuracy[setting][name])

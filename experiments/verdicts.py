@@ -47,6 +47,12 @@ def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, a
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
 
+def decide_level(hypothesis: str, place: str, values: pd.Series, within: float = NEAR) -> Row:
+    """Decide the hypothesis that the values of the seeds are 0 within some points; see `decide`."""
+    found = decide(hypothesis, place, values)
+    return {**found, "answer": level(found["low"], found["high"], within)}
+
+
 def pend(hypothesis: str, place: str) -> Row:
     """Make the row of a hypothesis about runs that are declared and not carried out."""
     ends = dict.fromkeys(("difference", "low", "high"), math.nan)

@@ -24,7 +24,7 @@ def compare_settings(study: Study, plot: Plot) -> pd.DataFrame:
     """Compute accuracy and leak in each setting, with the variants that no other one beats in both."""
     parts = []
     for setting, name in PANELS.items():
-        at = {field: value for field, value in zip(FIELDS, setting, strict=True)}
+        at = dict(zip(FIELDS, setting, strict=True))
         if any(all(run.field(field) == value for field, value in at.items()) for run in study.stored):
             found = compute_pareto(study.where(at), plot)
             parts.append(found.assign(**{SETTING: name}))

@@ -15,7 +15,7 @@ from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
 from semcom.registry import find_entry
-from semcom.runs.folder.arrays import LEAK
+from semcom.runs.folder.arrays import is_leak
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -61,7 +61,7 @@ OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromk
 
 def find_kind_of_x(x: str | None) -> str | None:
     """Find the kind of an abscissa that is no field of a configuration; None for a field."""
-    return "pareto" if str(x).startswith(f"{LEAK}.") else OF_X.get(str(x))
+    return "pareto" if is_leak(x) else OF_X.get(str(x))
 
 
 PAIRED = ("method", "variant", "seed")

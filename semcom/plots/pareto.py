@@ -10,7 +10,7 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_costs, describe_points, name_abscissa
 from semcom.plots.style import percent
-from semcom.runs.folder.arrays import LEAK
+from semcom.runs.folder.arrays import is_leak
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import capitalise, metric_label
 
@@ -54,7 +54,7 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
 
 def describe_pareto(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe marks and step."""
-    leaks = str(plot.x).startswith(f"{LEAK}.")
+    leaks = is_leak(plot.x)
     beaten = "where no more is given away" if leaks else "at no higher cost"
     of_run = "" if leaks else " The cost is that of the whole run, over all clients."
     circled = f"Circled: no other method is at least as accurate {beaten} (by the means); a step joins them."

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from semcom.config import ConfigError
-from semcom.runs.folder.arrays import LEAK
+from semcom.runs.folder.arrays import LEAK, is_leak
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import format_plain_value, name_file
 from semcom.tasks.metric import ACCURACY, Metric
@@ -224,7 +224,7 @@ SHIPPED = Labels()
 def name_field(field: str) -> str:
     """Name a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
-    if field.startswith(f"{LEAK}."):
+    if is_leak(field):
         metric = SHIPPED.metric(field)
         name, unit = metric.label, metric.shown_unit
     return name + (f" ({unit.strip()})" if unit else "")

@@ -148,7 +148,7 @@ class Gaussian(Privacy):
         return self.sampled and self.participants < self.clients
 
     def refuse(self, what: str) -> None:
-        """Refuse it."""
+        """Raise ConfigError: it would go up unprotected."""
         raise ConfigError(f"air.privacy: {what} beside what is averaged, which it does not protect")
 
     def clip(

@@ -23,6 +23,11 @@ PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMA
 """What can be kept, or is left -> how the names of its arrays begin."""
 
 
+def is_leak(number: str | None) -> bool:
+    """Tell whether a number of a run is one of an attack, such as leak.psnr."""
+    return number is not None and number.startswith(f"{LEAK}.")
+
+
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
     """Write the arrays of the run with a hash. Raises OSError, without half a file."""
     content: dict[str, Any] = {"run": np.array([run, _digest(arrays)]), **arrays}

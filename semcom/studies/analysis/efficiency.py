@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.runs.folder.arrays import LEAK
+from semcom.runs.folder.arrays import is_leak
 from semcom.studies.analysis.curves import find_round_of_target
 from semcom.studies.analysis.frames import AIRTIME, PER_ROUND, sum_traffic
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
@@ -33,7 +33,7 @@ def read_cost(run: Stored, cost: str) -> float:
     Raises:
         ConfigError: there is no such cost.
     """
-    if cost.startswith(f"{LEAK}."):
+    if is_leak(cost):
         return float(run.flat.get(cost, math.nan))
     if cost not in COSTS:
         raise ConfigError(f"cost: {cost!r} is not one of {', '.join(COSTS)}, or a number of an attack, as leak.psnr")
@@ -46,7 +46,7 @@ def read_cost(run: Stored, cost: str) -> float:
 
 def list_leaks(runs: Iterable[Stored]) -> list[str]:
     """List the numbers of attacks on some runs that grow with what is given away, such as leak.psnr."""
-    names = dict.fromkeys(name for run in runs for name in run.flat if name.startswith(f"{LEAK}."))
+    names = dict.fromkeys(name for run in runs for name in run.flat if is_leak(name))
     return [name for name in names if name.rpartition(".")[2] in GROWING]
 
 

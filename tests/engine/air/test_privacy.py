@@ -42,6 +42,17 @@ def moved(w: World, steps: tuple[float, ...]) -> tuple[Any, Any]:
     return mapped(received.spread(""), move), received
 
 
+def average_updates_of_zero(w: World, rounds: int) -> list[torch.Tensor]:
+    """All numbers of the mean in each round: what was added to it."""
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    start, drawn = worlds.client(received, 0), []
+    for round_ in range(1, rounds + 1):
+        w.session.tally.begin(round_)
+        mean = w.air.average(pop, "", w.weights(pop.ids), since=received)
+        drawn.append(torch.cat([(t[0] - start[name]).flatten() for name, t in mean.items()]))
+    return drawn
+
+
 def test_updates_are_clipped_to_the_norm_and_weigh_the_same() -> None:
     """Of the head's n numbers, moved by 1, -2 and 0.001: norms sqrt(n), 2 sqrt(n) and less than C = 1/2."""
     w = private(sizes=(9, 2, 4), clip=0.5, noise_multiplier=0.0)
@@ -66,12 +77,7 @@ def test_without_a_bound_and_noise_it_is_the_method_itself() -> None:
 
 def test_the_noise_of_a_mean_is_that_of_the_sum_over_the_clients() -> None:
     w = private(clip=2.0, noise_multiplier=3.0)
-    pop, received = moved(w, (0.0, 0.0, 0.0))
-    start, drawn = worlds.client(received, 0), []
-    for round_ in range(1, 200):
-        w.session.tally.begin(round_)
-        mean = w.air.average(pop, "", w.weights(pop.ids), since=received)
-        drawn.append(torch.cat([(t[0] - start[name]).flatten() for name, t in mean.items()]))
+    drawn = average_updates_of_zero(w, 199)
     noise = torch.cat(drawn) / (3.0 * 2.0 / len(SIZES))
     assert abs(float(noise.mean())) < 5 / len(noise) ** 0.5
     assert abs(float(noise.square().mean()) - 1) < 5 * (2 / len(noise)) ** 0.5
@@ -191,13 +197,7 @@ def heard(snr_db: float, kind: str = "awgn", **options: Any) -> tuple[World, tor
         {"kind": kind, "snr_db": snr_db},
     )
     w = worlds.world("fedavg", SIZES, encoder="mlp", air=air, channel={**channel, "downlink_snr_db": math.inf})
-    pop, received = moved(w, (0.0, 0.0, 0.0))
-    start, drawn = worlds.client(received, 0), []
-    for round_ in range(1, 101):
-        w.session.tally.begin(round_)
-        mean = w.air.average(pop, "", w.weights(pop.ids), since=received)
-        drawn.append(torch.cat([(t[0] - start[name]).flatten() for name, t in mean.items()]))
-    return w, torch.cat(drawn) / (w.air.privacy.options.clip / len(SIZES))
+    return w, torch.cat(average_updates_of_zero(w, 100)) / (w.air.privacy.options.clip / len(SIZES))
 
 
 @pytest.mark.parametrize("snr_db", [-10.0, 10.0])
