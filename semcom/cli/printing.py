@@ -68,6 +68,7 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
     missing = [f"{summary[name]} {name}" for name in ("late", "lost", "unreached") if name in summary]
     arrivals = [f"what did not arrive: {', '.join(missing)}"] if missing else []
     told = [f"privacy of each client: epsilon {summary['epsilon']:.4g}"] if "epsilon" in summary else []
+    told += [f"toward the base station: epsilon {summary['epsilon_base']:.4g}"] if "epsilon_base" in summary else []
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
     heard = [f"received SNR: {snr}"] if radio and met else [] if radio else ["no radio"]
     return [*heard, *ratio, *told, *errors, *arrivals, "per participating client and round", *sent]

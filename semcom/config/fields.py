@@ -126,8 +126,8 @@ class AirConfig(Section):
     """What is done to what goes up error-free (see: semcom list compressions): `quantise`, each number is rounded;
     `top-k`, only the largest numbers of an update are sent."""
     privacy: str = setting("none", later=True)
-    """Protection of what is averaged (see: semcom list privacies): `gaussian`, updates are clipped, and the base
-    station adds noise to their mean: differential privacy of each client."""
+    """Protection of what is averaged (see: semcom list privacies): `gaussian`, updates are clipped, and noise is
+    added to their mean: differential privacy of each client."""
     rate: str = setting("fixed", later=True)
     """Rate of error-free exchange (see: semcom list rates): `fixed`, whatever the SNR; `capacity`, what each client's
     SNR allows less a backoff; `mcs`, the fastest of 5G's schemes that is not above that."""

@@ -77,6 +77,7 @@ _LATER_OPTIONS: Mapping[str, Any] = {
     "hyper.average_encoder": False,
     "hyper.outage": 0.1,
     **{f"air.{name}": value for name, value in FORMER["air"].items() if name != "bits_per_use"},
+    "air.noise_by": "base",
     "network.flops": None,
     "network.flops_spread": 0.0,
 }

@@ -110,7 +110,7 @@ class Air:
         self.rates = RATES.get(own.rate)(own.options, *channel, self.clock, self.logs)
         self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
-        who = (self.clients, self.participants, self.sampled)
+        who = (self.clients, self.participants, self.sampled, not self.access.adds_up)
         self.privacy = PRIVACY.get(own.privacy)(own.options, self.key, *who)
         self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
 
@@ -176,7 +176,7 @@ class Air:
             name -> `[1, ...]`, ready for `Population.share`.
         """
         part = pop.moving(part)
-        pop, weights = self.privacy.clip(pop, part, since, weights)
+        pop, weights = self.privacy.clip(pop, part, since, weights, name)
         pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():
@@ -261,7 +261,7 @@ class Air:
         """Return the totals as plain numbers."""
         found: dict[str, Any] = {"client_rounds": self.client_rounds}
         found |= {way: asdict(total) for way, total in self.totals.items()}
-        found |= {"releases": [*self.privacy.spent]} if self.privacy.protects else {}
+        found |= self.privacy.counters()
         found |= {} if self.timeline is None else {"timeline": self.timeline.counters()}
         return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 
@@ -269,10 +269,7 @@ class Air:
         """Continue from the result of `counters`."""
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
-        if self.privacy.protects:
-            spent, z = counters["releases"], self.config.options.noise_multiplier
-            # An older checkpoint has their number.
-            self.privacy.spent = [(z, z)] * spent if isinstance(spent, int) else [tuple(each) for each in spent]
+        self.privacy.resume(counters)
         if self.timeline is not None:
             self.timeline.resume(counters["timeline"])
         if self.sent_s is not None:

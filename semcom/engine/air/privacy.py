@@ -1,4 +1,4 @@
-"""Privacy of what is averaged: clients clip their updates, and the base station adds noise to the mean.
+"""Privacy of what is averaged: clients clip their updates, and noise is added to the mean, or by each client.
 
 Client-level differential privacy (H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differentially Private
 Recurrent Language Models", ICLR 2018), of neighbours that differ in all data of one client. An update has a norm of at
@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from semcom.channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, Rule, require
+from semcom.channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from semcom.config import ConfigError
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
@@ -47,6 +47,7 @@ class Privacy(Part):
         key: as of an `Air`.
         clients, participants: K, and those of a round.
         sampled: whether a round's clients are a random choice.
+        alone: whether each update arrives by itself.
         spent: z_t of the means that were released so far, and the part of it that was added.
         norm: largest norm of a client's update (None: not bounded).
         protects: whether all that goes up is protected.
@@ -57,6 +58,7 @@ class Privacy(Part):
     clients: int
     participants: int
     sampled: bool
+    alone: bool
     spent: list[tuple[float, float]] = field(default_factory=list)
     norm: float | None = field(default=None, init=False)
     protects: ClassVar[bool] = False
@@ -65,14 +67,23 @@ class Privacy(Part):
         """Raise ConfigError if something goes up that would have to be protected, and is not."""
 
     def clip(
-        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor
+        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor, name: str
     ) -> tuple[Population, Tensor]:
         """Clip the updates of a part of the clients' models since the result of `Air.down`, and weigh them.
 
         Args:
-            pop, part, since, weights: as of `Air.average`.
+            pop, part, since, weights, name: as of `Air.average`.
         """
         return pop, weights
+
+    def find_sent_norm(self, numbers: int, clients: int) -> float:
+        """Find the root mean square norm of the largest update that a client sends, with what it adds itself.
+
+        Args:
+            numbers: of an update.
+            clients: of the round.
+        """
+        raise NotImplementedError(f"{type(self).__name__} bounds no norm")
 
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to the mean of so many clients; `name` is that of the upload."""
@@ -85,11 +96,27 @@ class Privacy(Part):
         """Find the epsilon of all releases so far, or that by added noise alone; None if nothing is promised."""
         return None
 
+    def find_epsilon_of_one(self) -> float | None:
+        """Find the epsilon toward a base station that receives each update by itself, with its own noise alone."""
+        return None
+
+    def counters(self) -> dict[str, Any]:
+        """Return what was spent as plain numbers; {} if nothing is promised."""
+        return {}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Continue from the result of `counters`."""
+
     def list_epsilons(self) -> dict[str, float]:
-        """List what is known: `epsilon`, and where the channel's noise counts `epsilon_added`, that without it."""
+        """List what is known.
+
+        `epsilon`; where the channel's noise counts `epsilon_added`, that without it; and where each client adds its
+        own noise, and sends by itself, `epsilon_base`, toward the base station.
+        """
         found = {"epsilon": self.find_epsilon()}
         if any(whole > added for whole, added in self.spent):
             found["epsilon_added"] = self.find_epsilon(added=True)
+        found["epsilon_base"] = self.find_epsilon_of_one()
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -105,6 +132,9 @@ class Gaussian(Privacy):
         """C: largest norm of a client's update, of all its averaged tensors together; larger ones are scaled to it."""
         noise_multiplier: float = 1.0
         """z: deviation of the noise on the sum of the updates, over C."""
+        noise_by: str = "base"
+        """Who adds the noise: the `base` station, which is trusted, or each of a round's n `clients` a share of the
+        variance of 1 / n, before it sends."""
         delta: float = 1e-5
         """Delta of the guarantee, whose epsilon is told in each round."""
 
@@ -112,6 +142,7 @@ class Gaussian(Privacy):
             """Check the ranges."""
             require("clip", self.clip, MEASURE)
             require("noise_multiplier", self.noise_multiplier, NOT_NEGATIVE)
+            one_of("noise_by", self.noise_by, ("base", "clients"))
             require("delta", self.delta, Rule(lambda v: 0 < v < 1, "a number in (0, 1)"))
 
     @classmethod
@@ -133,6 +164,9 @@ class Gaussian(Privacy):
         lossy = not getattr(options, "repeat", True) or getattr(options, "coverage", "repetition") == "none"
         if lossy or config.train.deadline_s is not None:
             yield "", "those that arrive would tell who they are"
+        superposed = config.air.access == "superposed"
+        if run.fades and superposed and getattr(options, "noise_by", "base") == "clients":
+            yield "noise_by", "{kind} fades, and whose noise is on a symbol is left to chance"
         if config.new_clients:
             yield "", "new clients get a mean of personal parts, which it does not protect"
 
@@ -140,6 +174,8 @@ class Gaussian(Privacy):
 
     def __post_init__(self) -> None:
         self.norm, self._heard = self.options.clip, (0.0, 1.0)
+        self._by_clients = self.options.noise_by == "clients"
+        self._sent: Counter[int] = Counter()
         if self._amplifies and self.options.noise_multiplier > 0:
             require_accounting()
 
@@ -152,16 +188,17 @@ class Gaussian(Privacy):
         raise ConfigError(f"air.privacy: {what} beside what is averaged, which it does not protect")
 
     def clip(
-        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor
+        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor, name: str
     ) -> tuple[Population, Tensor]:
-        """Scale each client's update to a norm of at most `clip`, all of one weight.
+        """Scale each client's update to a norm of at most `clip`, all of one weight, and let it add its noise.
 
         Raises:
             ConfigError: it has no bounded norm.
         """
         if since is None:
             raise ConfigError("air.privacy: models go up that are no updates, whose norms are not bounded")
-        cohorts = []
+        cohorts, share = [], self._find_share(len(weights))
+        self._sent.update(pop.ids.tolist())
         for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
             names = [name for name in c.tensors if in_part(name, part)]
             if loose := [name for name in names if name.endswith(UNBOUNDED)]:
@@ -173,12 +210,15 @@ class Gaussian(Privacy):
             norm = torch.stack([u.flatten(1).double().square().sum(1) for u in updates.values()]).sum(0).sqrt()
             scale = (self.options.clip / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0)
             clipped = {}
-            for name, u in updates.items():
+            for tensor, u in updates.items():
                 by = scale.to(u.dtype).view(-1, *[1] * (u.ndim - 1))
                 # An update that is not finite is none.
                 step = torch.where(norm.isfinite().view_as(by), by * u, 0.0)
                 whole = (scale >= 1).view_as(by)
-                clipped[name] = torch.where(whole, c.tensors[name], start(name).received + step)
+                clipped[tensor] = torch.where(whole, c.tensors[tensor], start(tensor).received + step)
+                if share:
+                    drawn = [self._draw(name + tensor, int(k), u[0]) for k in c.ids]
+                    clipped[tensor] = clipped[tensor] + share * torch.stack(drawn)
             cohorts.append(replace(c, tensors={**c.tensors, **clipped}))
         return Population(tuple(cohorts)), torch.full_like(weights, 1 / len(weights))
 
@@ -188,14 +228,23 @@ class Gaussian(Privacy):
         heard, reach = self._heard
         self.spent.append((math.hypot(z, heard) * reach, z * reach))
         self._heard = 0.0, 1.0
-        deviation = z * self.options.clip / clients
-        if not deviation:
+        if self._by_clients or not z:
             return mean
-        found = {}
-        for tensor, value in mean.items():
-            drawn = torch.randn(value.shape, generator=self.key("privacy", name + tensor, 0), dtype=value.dtype)
-            found[tensor] = value + deviation * send_to_device(drawn, value.device)
-        return found
+        deviation = z * self.options.clip / clients
+        return {tensor: value + deviation * self._draw(name + tensor, 0, value) for tensor, value in mean.items()}
+
+    def find_sent_norm(self, numbers: int, clients: int) -> float:
+        """Find the root mean square norm of an update of norm C and of what a client adds to it."""
+        return math.hypot(self.options.clip, self._find_share(clients) * numbers**0.5)
+
+    def _find_share(self, clients: int) -> float:
+        """Find the deviation of the noise that each of so many clients adds."""
+        own = self.options
+        return own.noise_multiplier * own.clip / clients**0.5 if own.noise_by == "clients" else 0.0
+
+    def _draw(self, name: str, client: int, like: Tensor) -> Tensor:
+        drawn = torch.randn(like.shape, generator=self.key("privacy", name, client), dtype=like.dtype)
+        return send_to_device(drawn, like.device)
 
     def hear(self, multiplier: float, reach: float) -> None:
         """Note the deviation of the channel's noise on the next sum over C, and 1 / the factor of its sensitivity."""
@@ -211,6 +260,25 @@ class Gaussian(Privacy):
         if self._amplifies and all(whole == alone for whole, alone in self.spent):
             return find_sampled_epsilon(halves, self.participants, self.clients, delta)
         return find_gaussian_epsilon(join_multipliers(halves), 1, delta)
+
+    def find_epsilon_of_one(self) -> float | None:
+        """Find the epsilon at `delta` of all updates of the client that has sent the most; it is not amplified."""
+        z = self.options.noise_multiplier
+        if not self._by_clients or not z or not self.alone:
+            return None
+        most = max(self._sent.values(), default=0)
+        return find_gaussian_epsilon(z / 2 / self.participants**0.5, most, self.options.delta)
+
+    def counters(self) -> dict[str, Any]:
+        """Return what was spent as plain numbers."""
+        own = {"releases_of": {str(k): n for k, n in self._sent.items()}} if self._by_clients else {}
+        return {"releases": [*self.spent], **own}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Continue from the result of `counters`; an older checkpoint has the number of releases."""
+        spent, z = counters["releases"], self.options.noise_multiplier
+        self.spent = [(z, z)] * spent if isinstance(spent, int) else [tuple(each) for each in spent]
+        self._sent = Counter({int(k): n for k, n in counters.get("releases_of", {}).items()})
 
 
 def require_accounting() -> None:

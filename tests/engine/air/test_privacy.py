@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.optimize import brentq
@@ -24,9 +25,10 @@ from tests.worlds import mapped
 
 needs_library = pytest.mark.skipif(importlib.util.find_spec("dp_accounting") is None, reason="pip install 'semcom[dp]'")
 SIZES = (4, 4, 4)
+UNCODED = {"parameters": "analog", "access": "superposed"}
 
 
-def private(sizes: tuple[int, ...] = SIZES, method: str = "fedavg", **options: float) -> World:
+def private(sizes: tuple[int, ...] = SIZES, method: str = "fedavg", **options: Any) -> World:
     return worlds.world(method, sizes, encoder="mlp", air={"privacy": "gaussian", **options})
 
 
@@ -75,13 +77,58 @@ def test_without_a_bound_and_noise_it_is_the_method_itself() -> None:
     assert torch.equal(first, second)
 
 
-def test_the_noise_of_a_mean_is_that_of_the_sum_over_the_clients() -> None:
-    w = private(clip=2.0, noise_multiplier=3.0)
+@pytest.mark.parametrize("by", ["base", "clients"])
+def test_the_noise_of_a_mean_is_that_of_the_sum_over_the_clients(by: str) -> None:
+    w = private(clip=2.0, noise_multiplier=3.0, noise_by=by)
     drawn = average_updates_of_zero(w, 199)
     noise = torch.cat(drawn) / (3.0 * 2.0 / len(SIZES))
     assert abs(float(noise.mean())) < 5 / len(noise) ** 0.5
     assert abs(float(noise.square().mean()) - 1) < 5 * (2 / len(noise)) ** 0.5
     assert not torch.equal(drawn[0], drawn[1])
+    assert set(w.air.privacy.spent) == {(3.0, 3.0)}
+
+
+def test_the_base_station_sees_no_update_without_the_noise_that_its_client_adds() -> None:
+    """Of the deviation z C / sqrt(n), each client's own, on top of the clipped update."""
+    w = private(clip=2.0, noise_multiplier=3.0, noise_by="clients")
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    w.session.tally.begin(1)
+    sent, _ = w.air.privacy.clip(pop, "", received, w.weights(pop.ids), "")
+    own = [worlds.client(sent, k) for k in range(3)]
+    start = worlds.client(received, 0)
+    noise = [torch.cat([(mine[name] - t).flatten() for name, t in start.items()]) / (6 / 3**0.5) for mine in own]
+    for drawn in noise:
+        assert abs(float(drawn.square().mean()) - 1) < 5 * (2 / len(drawn)) ** 0.5
+    assert abs(float((noise[0] * noise[1]).mean())) < 5 / len(noise[0]) ** 0.5
+
+
+def test_toward_the_base_station_the_client_that_sent_most_counts_and_goes_on_counting(tmp_path: Path) -> None:
+    """4 clients, z / (2 sqrt(4)) each round; over the air the base station hears the sum alone."""
+
+    def request(out: Path | None = None, **more: Any) -> Any:
+        air = {"privacy": "gaussian", "noise_multiplier": 2.0, "noise_by": "clients", "delta": 1e-3, **more}
+        channel = {"kind": "awgn", "snr_db": 10.0} if more else {}
+        train = {"checkpoint_every": 1}
+        return worlds.request("fedavg", encoder="mlp", air=air, train=train, channel=channel, out=out and str(out))
+
+    whole = semcom.run(request())
+    told = [line["epsilon_base"] for line in whole.metrics]
+    assert told == [pytest.approx(find_gaussian_epsilon(0.5, r, 1e-3), rel=1e-6) for r in range(1, 7)]
+    assert whole.metrics[-1]["epsilon"] == pytest.approx(find_gaussian_epsilon(1.0, 6, 1e-3), rel=1e-6)
+    interrupt(request(tmp_path), 3)
+    assert [timeless(line) for line in semcom.run(request(tmp_path)).metrics] == [timeless(x) for x in whole.metrics]
+    summed = semcom.run(request(**UNCODED)).summary
+    assert "epsilon_base" not in summed and summed["epsilon"] < whole.summary["epsilon"]
+
+
+def test_of_clients_that_take_turns_the_base_station_counts_each_ones_updates() -> None:
+    w = private(noise_multiplier=2.0, noise_by="clients", delta=1e-3)
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    for k in (0, 1, 1, 2):
+        one = pop.select(np.array([k]))
+        w.air.average(one, "", torch.ones(1), since=received.select(one.ids))
+    found = w.air.privacy.find_epsilon_of_one()
+    assert found == pytest.approx(find_gaussian_epsilon(1 / 3**0.5, 2, 1e-3), rel=1e-6)
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.0, 4.0])
@@ -187,9 +234,6 @@ def test_statistics_of_batchnorm_have_no_bounded_norm() -> None:
         semcom.run(worlds.request("fedavg", encoder="dcgan-narrow", air={"privacy": "gaussian"}))
 
 
-UNCODED = {"parameters": "analog", "access": "superposed"}
-
-
 def heard(snr_db: float, kind: str = "awgn", **options: Any) -> tuple[World, torch.Tensor]:
     """The error of means that are sent at once, over clip / n: of 100 rounds, all numbers."""
     air, channel = (
@@ -208,6 +252,24 @@ def test_the_noise_of_the_channel_counts_with_the_deviation_that_it_has(snr_db: 
     (told,) = {each for each, _ in w.air.privacy.spent}
     assert told == pytest.approx(1 / math.sqrt(numbers * 10 ** (snr_db / 10)), rel=2 / numbers)  # pairs of odd tensors
     assert float(noise.square().mean()) == pytest.approx(told**2, rel=5 * (2 / len(noise)) ** 0.5)
+
+
+@pytest.mark.parametrize("snr_db", [-10.0, 10.0])
+def test_noise_of_clients_takes_of_their_power(snr_db: float) -> None:
+    """An update of norm C and N numbers of noise have together 1 + N z^2 / n times its energy."""
+    z = 0.05
+    w, noise = heard(snr_db, noise_multiplier=z, noise_by="clients")
+    numbers, snr = len(noise) / 100, 10 ** (snr_db / 10)
+    ((whole, added),) = set(w.air.privacy.spent)
+    channel = math.sqrt((1 + numbers * z * z / len(SIZES)) / (numbers * snr))
+    assert added == z and whole == pytest.approx(math.hypot(z, channel), rel=2 / numbers)
+    assert float(noise.square().mean()) == pytest.approx(whole**2, rel=5 * (2 / len(noise)) ** 0.5)
+
+
+def test_over_fading_nobody_knows_whose_noise_is_on_a_symbol() -> None:
+    air = {"privacy": "gaussian", "noise_by": "clients", **UNCODED}
+    with pytest.raises(ConfigError, match="^air.noise-by: 'clients' has no effect, as rayleigh fades, and whose noise"):
+        worlds.request("fedavg", air=air, channel={"kind": "rayleigh"})
 
 
 def test_over_fading_the_sum_is_as_noisy_and_as_sensitive_as_inversion_makes_it() -> None:
