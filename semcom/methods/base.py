@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
+from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
@@ -127,3 +128,14 @@ def task_loss(outputs: Tensor, batch: Batch) -> Tensor:
 def has_own_stage(method: Method) -> bool:
     """Check whether a method has a last stage of its own."""
     return type(method).finish is not Method.finish
+
+
+def remembers_clients(state: Any) -> bool:
+    """Check whether a State may hold something of single clients: whatever is not a tensor that all share."""
+    values = (getattr(state, field.name) for field in fields(state))
+    return any(
+        any(c.network.state_dict().keys() - c.shared for c in value.cohorts)
+        if isinstance(value, Population)
+        else not is_dataclass(value) or remembers_clients(value)
+        for value in values
+    )

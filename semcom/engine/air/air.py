@@ -249,6 +249,7 @@ class Air:
         self.client_rounds += clients
         self.participants = clients
         self.arrivals.begin()
+        self.privacy.begin()
         if self.timeline is not None:
             self.timeline.begin(round_)
 

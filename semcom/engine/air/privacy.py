@@ -5,8 +5,8 @@ Recurrent Language Models", ICLR 2018), of neighbours that differ in all data of
 most C = `clip`, so the sum of n updates changes by at most 2 C. The mean of all with equal weights gets noise of the
 deviation z C / n, z = `noise_multiplier`: a Gaussian mechanism with z / 2 times its sensitivity. Mechanisms with z_t
 are together one with 1 / sqrt(sum of (2 / z_t)^2), whose epsilon is exact (B. Balle, Y.-X. Wang, ICML 2018). Where a
-round's clients are drawn at random without replacement, the amplification is that of `dp_accounting` for replaced
-clients.
+round's clients are drawn at random without replacement, and keep nothing for later rounds, the amplification is that
+of `dp_accounting` for replaced clients.
 
 Updates that are sent all at once and uncoded meet the channel's noise too, which counts (D. Liu, O. Simeone, "Privacy
 for Free: Wireless Federated Learning via Uncoded Transmission with Adaptive Power Control", IEEE JSAC 39(1), 2021):
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from semcom.channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from semcom.config import ConfigError
+from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
@@ -50,6 +51,7 @@ class Privacy(Part):
         alone: whether each update arrives by itself.
         spent: z_t of the means that were released so far, and the part of it that was added.
         norm: largest norm of a client's update (None: not bounded).
+        remembers: whether what a client sends may follow from what it has kept of earlier rounds.
         protects: whether all that goes up is protected.
     """
 
@@ -61,7 +63,15 @@ class Privacy(Part):
     alone: bool
     spent: list[tuple[float, float]] = field(default_factory=list)
     norm: float | None = field(default=None, init=False)
+    remembers: bool = field(default=True, init=False)
     protects: ClassVar[bool] = False
+
+    def expect(self, remembers: bool) -> None:
+        """Prepare for a method that lets clients keep something, or not."""
+        self.remembers = remembers
+
+    def begin(self) -> None:
+        """Begin a round."""
 
     def refuse(self, what: str) -> None:
         """Raise ConfigError if something goes up that would have to be protected, and is not."""
@@ -128,6 +138,8 @@ class Gaussian(Privacy):
     class Options(BaseOptions):
         """Options of the mechanism."""
 
+        needs: ClassVar[Needs] = {"noise_by": {"noise_multiplier": NOT_ZERO}}
+
         clip: float = 1.0
         """C: largest norm of a client's update, of all its averaged tensors together; larger ones are scaled to it."""
         noise_multiplier: float = 1.0
@@ -164,6 +176,8 @@ class Gaussian(Privacy):
         lossy = not getattr(options, "repeat", True) or getattr(options, "coverage", "repetition") == "none"
         if lossy or config.train.deadline_s is not None:
             yield "", "those that arrive would tell who they are"
+        if config.train.patience is not None:
+            yield "", "the round in which training ends tells of validation images, which it does not protect"
         superposed = config.air.access == "superposed"
         if run.fades and superposed and getattr(options, "noise_by", "base") == "clients":
             yield "noise_by", "{kind} fades, and whose noise is on a symbol is left to chance"
@@ -176,12 +190,22 @@ class Gaussian(Privacy):
         self.norm, self._heard = self.options.clip, (0.0, 1.0)
         self._by_clients = self.options.noise_by == "clients"
         self._sent: Counter[int] = Counter()
+        self._begun = True
+
+    def expect(self, remembers: bool) -> None:
+        """Prepare for a method that lets clients keep something, or not."""
+        super().expect(remembers)
         if self._amplifies and self.options.noise_multiplier > 0:
             require_accounting()
 
     @property
     def _amplifies(self) -> bool:
-        return self.sampled and self.participants < self.clients
+        """Whether who takes part is by chance, and is forgotten: what a client has kept would tell of it later."""
+        return self.sampled and self.participants < self.clients and not self.remembers
+
+    def begin(self) -> None:
+        """Begin a round, in which there is one average."""
+        self._begun = True
 
     def refuse(self, what: str) -> None:
         """Raise ConfigError: it would go up unprotected."""
@@ -193,20 +217,29 @@ class Gaussian(Privacy):
         """Scale each client's update to a norm of at most `clip`, all of one weight, and let it add its noise.
 
         Raises:
-            ConfigError: it has no bounded norm.
+            ConfigError: it has no bounded norm, or it is the second one in a round.
         """
+        if not self._begun:
+            raise ConfigError("air.privacy: it protects one average in a round, and the method has a second one")
+        self._begun = False
         if since is None:
             raise ConfigError("air.privacy: models go up that are no updates, whose norms are not bounded")
         cohorts, share = [], self._find_share(len(weights))
         self._sent.update(pop.ids.tolist())
         for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
             names = [name for name in c.tensors if in_part(name, part)]
-            if loose := [name for name in names if name.endswith(UNBOUNDED)]:
+            whole = [name for name in names if not c.tensors[name].is_floating_point()]
+            changed = [
+                name
+                for name in whole
+                if not torch.equal(*torch.broadcast_tensors(c.tensors[name], start(name).received))
+            ]
+            if loose := [name for name in names if name.endswith(UNBOUNDED) or name in changed]:
                 what = f"{loose[0]} goes up, a statistic without a bounded norm"
                 raise ConfigError(
                     f"air.privacy: {what}; choose an encoder without BatchNorm, or a method that keeps it"
                 )
-            updates = {name: c.tensors[name] - start(name).received for name in names}
+            updates = {name: c.tensors[name] - start(name).received for name in names if name not in whole}
             norm = torch.stack([u.flatten(1).double().square().sum(1) for u in updates.values()]).sum(0).sqrt()
             scale = (self.options.clip / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0)
             clipped = {}
@@ -214,8 +247,8 @@ class Gaussian(Privacy):
                 by = scale.to(u.dtype).view(-1, *[1] * (u.ndim - 1))
                 # An update that is not finite is none.
                 step = torch.where(norm.isfinite().view_as(by), by * u, 0.0)
-                whole = (scale >= 1).view_as(by)
-                clipped[tensor] = torch.where(whole, c.tensors[tensor], start(tensor).received + step)
+                kept = (scale >= 1).view_as(by)
+                clipped[tensor] = torch.where(kept, c.tensors[tensor], start(tensor).received + step)
                 if share:
                     drawn = [self._draw(name + tensor, int(k), u[0]) for k in c.ids]
                     clipped[tensor] = clipped[tensor] + share * torch.stack(drawn)
@@ -231,7 +264,10 @@ class Gaussian(Privacy):
         if self._by_clients or not z:
             return mean
         deviation = z * self.options.clip / clients
-        return {tensor: value + deviation * self._draw(name + tensor, 0, value) for tensor, value in mean.items()}
+        return {
+            tensor: value + deviation * self._draw(name + tensor, 0, value) if value.is_floating_point() else value
+            for tensor, value in mean.items()
+        }
 
     def find_sent_norm(self, numbers: int, clients: int) -> float:
         """Find the root mean square norm of an update of norm C and of what a client adds to it."""

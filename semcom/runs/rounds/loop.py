@@ -22,6 +22,7 @@ from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.files import ARRAYS, SUMMARY
+from semcom.methods.base import remembers_clients
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
 from semcom.runs.folder.folder import Folder, WriteError, name_file_in_error
 from semcom.runs.folder.lines import digest_metrics
@@ -94,6 +95,7 @@ class Loop:
             self.world = World(config, members, device, setup.link, split=self.method.split, clock=clock, team=ranks)
             self.tally = self.world.session.tally
             self.state = self.method.setup(self.world)
+            self.world.air.privacy.expect(remembers=remembers_clients(self.state))
             if self.world.air.compression.remembers:
                 self.world.remember(self.method.averages)
         self.residual = self.world.air.compression.residual

@@ -125,6 +125,7 @@ def test_of_clients_that_take_turns_the_base_station_counts_each_ones_updates() 
     w = private(noise_multiplier=2.0, noise_by="clients", delta=1e-3)
     pop, received = moved(w, (0.0, 0.0, 0.0))
     for k in (0, 1, 1, 2):
+        w.session.tally.begin(1)
         one = pop.select(np.array([k]))
         w.air.average(one, "", torch.ones(1), since=received.select(one.ids))
     found = w.air.privacy.find_epsilon_of_one()
@@ -163,10 +164,12 @@ def test_epsilon_is_that_of_dp_accounting(releases: int) -> None:
 
 @needs_library
 def test_a_run_tells_its_epsilon_and_goes_on_with_it(tmp_path: Path) -> None:
-    def request(out: Path | None = None) -> Any:
+    """What a client keeps would tell later that it took part, so with personal parts nothing is amplified."""
+
+    def request(out: Path | None = None, method: str = "fedavg") -> Any:
         air = {"privacy": "gaussian", "noise_multiplier": 2.0, "delta": 1e-3}
         train = {"participation": 0.5, "checkpoint_every": 1}
-        return worlds.request("fedper", encoder="mlp", air=air, train=train, out=out and str(out))
+        return worlds.request(method, encoder="mlp", air=air, train=train, out=out and str(out))
 
     whole = semcom.run(request())
     told = [line["epsilon"] for line in whole.metrics]
@@ -177,6 +180,7 @@ def test_a_run_tells_its_epsilon_and_goes_on_with_it(tmp_path: Path) -> None:
     best = dataclasses.replace(request(), network=dataclasses.replace(request().network, scheduling="best-snr"))
     chosen = semcom.run(best).metrics[0]["epsilon"]  # a choice that is not by chance hides nobody
     assert chosen == pytest.approx(find_gaussian_epsilon(1.0, 1, 1e-3), rel=1e-6) and chosen > told[0]
+    assert semcom.run(request(method="fedper")).metrics[0]["epsilon"] == chosen
 
 
 @pytest.mark.parametrize(
@@ -191,6 +195,7 @@ def test_a_run_tells_its_epsilon_and_goes_on_with_it(tmp_path: Path) -> None:
             "air.privacy: 'gaussian' has no effect, as updates that cross the channel uncoded, each by itself",
         ),
         ("fedavg", {"rate": "mcs", "repeat": False}, "air.privacy: 'gaussian' has no effect, as those that arrive"),
+        ("fedavg", {"noise_by": "clients", "noise_multiplier": 0.0}, "air.noise-by: 'clients' has no effect with"),
         ("fedavg", {"clip": 0.0}, "air.clip: 0.0 is not a positive number"),
         ("fedavg", {"delta": 1.0}, "air.delta: 1.0 is not a number"),
     ],
@@ -219,6 +224,35 @@ def test_what_it_would_not_protect_is_refused(method: str, more: dict[str, Any],
 def test_methods_that_send_more_than_a_mean_are_refused(method: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"^{why}"):
         semcom.run(worlds.request(method, encoder="mlp", air={"privacy": "gaussian"}))
+
+
+def test_the_round_in_which_training_ends_is_not_protected() -> None:
+    with pytest.raises(
+        ConfigError, match="^air.privacy: 'gaussian' has no effect, as the round in which training ends"
+    ):
+        worlds.request("fedavg", air={"privacy": "gaussian"}, train={"patience": 2, "eval_every": 1})
+
+
+def test_a_second_average_in_a_round_is_refused() -> None:
+    """Both would be of one choice of clients, and a mean of some and of others could have the same noise."""
+    w = private()
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    w.session.tally.begin(1)
+    w.air.average(pop, "head.", w.weights(pop.ids), since=received)
+    with pytest.raises(ConfigError, match="^air.privacy: it protects one average in a round"):
+        w.air.average(pop, "encoder.", w.weights(pop.ids), since=received)
+
+
+def test_whole_numbers_pass_if_they_are_the_same_for_all() -> None:
+    w = private(noise_multiplier=2.0, noise_by="clients")
+    table = {"head.table": torch.arange(3)[None]}
+    received = w.air.down(w.population(shared=""), "").share(table)
+    mean = w.air.average(received.spread(""), "head.", w.weights(received.ids), since=received)
+    assert torch.equal(mean["head.table"], table["head.table"])
+    w.session.tally.begin(2)
+    moved_on = mapped(received.spread(""), lambda name, t: t + 1 if name == "head.table" else t)
+    with pytest.raises(ConfigError, match="^air.privacy: head.table goes up, a statistic without a bounded norm"):
+        w.air.average(moved_on, "head.", w.weights(received.ids), since=received)
 
 
 def test_an_update_that_is_not_finite_is_none() -> None:
