@@ -188,6 +188,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "SNR as an input": {"channel": {"snr_db": "0:18"}, "model": {"snr_input": True}},
     "quantised updates": {"method": "fedavg", "air": {"compress": "quantise"}},
     "superposed": {"method": "fedavg", "air": {"parameters": "analog", "access": "superposed"}},
+    "private updates": {"method": "fedavg", "encoder": "mlp", "air": {"privacy": "gaussian"}},
+    "private updates at once": {
+        "method": "fedavg",
+        "encoder": "mlp",
+        "air": {"parameters": "analog", "access": "superposed", "privacy": "gaussian", "noise_by": "clients"},
+    },
     "lost updates": {"method": "fedavg", "air": {"rate": "capacity", "outage": 0.3, "repeat": False}},
     "an adversary, and noise of the clients": {
         "method": "fedcl",
