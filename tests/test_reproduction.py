@@ -113,7 +113,7 @@ def test_every_study_that_mixes_devices_is_named() -> None:
     mixed = {name for name, part in runs.groupby("study") if part["device"].nunique() > 1}
     rows = table(STORED[STORED.index("**Studies that mix") :], "study")
     named = {name: set() for cell in rows["study"] for name in re.findall(r"`([^`]+)`", cell)}
-    assert mixed == {*named, "fedcosr-table2", "fedcrl-table2"}
+    assert mixed == {*named, "fedcosr-table2", "fedcosr-table2-rates", "fedcrl-table2"}
     for row in rows.to_dict("records"):
         for name in re.findall(r"`([^`]+)`", row["study"]):
             named[name] |= set(re.findall(r"`([^`]+)`", row["on a processor (seeds, if not all)"]))

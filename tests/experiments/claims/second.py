@@ -600,10 +600,13 @@ def is_number(one: Compared) -> bool:
 
 
 def answers_of(claim: Claim, found: list[Compared]) -> list[str]:
-    """What comparisons say: by Holm over those of the claim, of `top` over the rivals of each."""
+    """What comparisons say: by Holm over those of the claim, of `top` over the rivals at all its points."""
     free_yes, free_no = claim.quantifier in ("all", "any"), claim.quantifier == "some"
     if claim.relation == "top":
-        return [answer_top(one, free_yes, free_no, claim.metric in OF_ACCURACIES) for one in found]
+        raw = [p_value(values, one.counted) for one in found for values in one.values]
+        behind, ahead = (iter(raw if free else holm(raw)) for free in (free_yes, free_no))
+        each = [([next(behind) for _ in one.values], [next(ahead) for _ in one.values]) for one in found]
+        return [answer_top(one, *ps, claim.metric in OF_ACCURACIES) for one, ps in zip(found, each, strict=True)]
     yes = [p_value(one.values[0], one.counted) for one in found]
     ends = [(t - 2 * one.point, t + 2 * one.point) for one in found for t in [one.target or 0.0]]
     ends = [(0.0, 0.0) if one.target is None else end for one, end in zip(found, ends, strict=True)]
@@ -632,9 +635,7 @@ def could_say_yes(one: Compared, low: float, high: float) -> bool:
     return beyond or finds(one.values[0], one.effects[0]) >= 0.8
 
 
-def answer_top(one: Compared, free_yes: bool, free_no: bool, in_points: bool) -> str:
-    p_values = [p_value(values, one.counted) for values in one.values]
-    behind_p, ahead_p = (p_values if free else holm(p_values) for free in (free_yes, free_no))
+def answer_top(one: Compared, behind_p: list[float], ahead_p: list[float], in_points: bool) -> str:
     behind = sum(average(v) < 0 and p <= 0.05 for v, p in zip(one.values, behind_p, strict=True))
     ahead = 0
     for values, effect, p in zip(one.values, one.effects, ahead_p, strict=True):
