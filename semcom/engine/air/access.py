@@ -123,8 +123,8 @@ class Superposed(Access):
         stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
         parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
         uncoded, rms = [n for n, t in mean.items() if is_compressed(n, t)], None
-        if self.air.privacy.norm is not None:  # powers that followed the numbers would tell of them
-            norm = self.air.privacy.find_sent_norm(sum(mean[n].numel() for n in uncoded), len(ids))
+        norm = self.air.privacy.find_sent_norm(sum(mean[n].numel() for n in uncoded), len(ids))
+        if norm is not None:  # powers that followed the numbers would tell of them
             rms = torch.cat(parts) * norm / sum(-(-mean[n].numel() // 2) for n in uncoded) ** 0.5
             self.air.privacy.hear(*self._find_noise(torch.cat(parts), rms, ids, shares))
         for tensor in uncoded:

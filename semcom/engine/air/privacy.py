@@ -33,7 +33,7 @@ from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.store.population import Cohort, Population, Prefix, in_part
 
 UNBOUNDED = ("running_mean", "running_var", "num_batches_tracked")
 """Ends of the names of BatchNorm's statistics, which are no part of an update."""
@@ -52,7 +52,6 @@ class Privacy(Part):
         spent: z_t of the means that were released so far, and the part of it that was added.
         norm: largest norm of a client's update (None: not bounded).
         remembers: whether what a client sends may follow from what it has kept of earlier rounds.
-        protects: whether all that goes up is protected.
     """
 
     options: Any
@@ -64,7 +63,6 @@ class Privacy(Part):
     spent: list[tuple[float, float]] = field(default_factory=list)
     norm: float | None = field(default=None, init=False)
     remembers: bool = field(default=True, init=False)
-    protects: ClassVar[bool] = False
 
     def expect(self, remembers: bool) -> None:
         """Prepare for a method that lets clients keep something, or not."""
@@ -86,14 +84,17 @@ class Privacy(Part):
         """
         return pop, weights
 
-    def find_sent_norm(self, numbers: int, clients: int) -> float:
+    def find_sent_norm(self, numbers: int, clients: int) -> float | None:
         """Find the root mean square norm of the largest update that a client sends, with what it adds itself.
 
         Args:
             numbers: of an update.
             clients: of the round.
+
+        Returns:
+            the norm; None if it is not bounded.
         """
-        raise NotImplementedError(f"{type(self).__name__} bounds no norm")
+        return None
 
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to the mean of so many clients; `name` is that of the upload."""
@@ -167,9 +168,10 @@ class Gaussian(Privacy):
         elif run.method.tells:
             yield "", "{method} sends means of classes, which it does not protect"
         config, options = run.config, run.config.air.options
+        superposed = config.air.access == "superposed"
         if config.air.compress != "none":
             yield "", "compressed updates have no bounded norm"
-        if config.air.parameters != "ideal" and config.air.access != "superposed":
+        if config.air.parameters != "ideal" and not superposed:
             yield "", "updates that cross the channel uncoded, each by itself, are not protected"
         if getattr(options, "csi_error", 0.0):
             yield "", "an inversion by wrong estimates has no bounded norm"
@@ -178,13 +180,10 @@ class Gaussian(Privacy):
             yield "", "those that arrive would tell who they are"
         if config.train.patience is not None:
             yield "", "the round in which training ends tells of validation images, which it does not protect"
-        superposed = config.air.access == "superposed"
         if run.fades and superposed and getattr(options, "noise_by", "base") == "clients":
             yield "noise_by", "{kind} fades, and whose noise is on a symbol is left to chance"
         if config.new_clients:
             yield "", "new clients get a mean of personal parts, which it does not protect"
-
-    protects = True
 
     def __post_init__(self) -> None:
         self.norm, self._heard = self.options.clip, (0.0, 1.0)
@@ -200,7 +199,7 @@ class Gaussian(Privacy):
 
     @property
     def _amplifies(self) -> bool:
-        """Whether who takes part is by chance, and is forgotten: what a client has kept would tell of it later."""
+        """True if clients take part by chance, and forget it: what one has kept would tell of it later."""
         return self.sampled and self.participants < self.clients and not self.remembers
 
     def begin(self) -> None:
@@ -225,21 +224,11 @@ class Gaussian(Privacy):
         if since is None:
             raise ConfigError("air.privacy: models go up that are no updates, whose norms are not bounded")
         cohorts, share = [], self._find_share(len(weights))
-        self._sent.update(pop.ids.tolist())
+        self._sent.update(pop.ids.tolist() if share else ())
         for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
-            names = [name for name in c.tensors if in_part(name, part)]
-            whole = [name for name in names if not c.tensors[name].is_floating_point()]
-            changed = [
-                name
-                for name in whole
-                if not torch.equal(*torch.broadcast_tensors(c.tensors[name], start(name).received))
-            ]
-            if loose := [name for name in names if name.endswith(UNBOUNDED) or name in changed]:
-                what = f"{loose[0]} goes up, a statistic without a bounded norm"
-                raise ConfigError(
-                    f"air.privacy: {what}; choose an encoder without BatchNorm, or a method that keeps it"
-                )
-            updates = {name: c.tensors[name] - start(name).received for name in names if name not in whole}
+            received = {name: start(name).received for name in c.tensors if in_part(name, part)}
+            _refuse_unbounded(c, received)
+            updates = {name: c.tensors[name] - was for name, was in received.items() if was.is_floating_point()}
             norm = torch.stack([u.flatten(1).double().square().sum(1) for u in updates.values()]).sum(0).sqrt()
             scale = (self.options.clip / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0)
             clipped = {}
@@ -248,7 +237,7 @@ class Gaussian(Privacy):
                 # An update that is not finite is none.
                 step = torch.where(norm.isfinite().view_as(by), by * u, 0.0)
                 kept = (scale >= 1).view_as(by)
-                clipped[tensor] = torch.where(kept, c.tensors[tensor], start(tensor).received + step)
+                clipped[tensor] = torch.where(kept, c.tensors[tensor], received[tensor] + step)
                 if share:
                     drawn = [self._draw(name + tensor, int(k), u[0]) for k in c.ids]
                     clipped[tensor] = clipped[tensor] + share * torch.stack(drawn)
@@ -276,7 +265,7 @@ class Gaussian(Privacy):
     def _find_share(self, clients: int) -> float:
         """Find the deviation of the noise that each of so many clients adds."""
         own = self.options
-        return own.noise_multiplier * own.clip / clients**0.5 if own.noise_by == "clients" else 0.0
+        return own.noise_multiplier * own.clip / clients**0.5 if self._by_clients else 0.0
 
     def _draw(self, name: str, client: int, like: Tensor) -> Tensor:
         drawn = torch.randn(like.shape, generator=self.key("privacy", name, client), dtype=like.dtype)
@@ -299,11 +288,10 @@ class Gaussian(Privacy):
 
     def find_epsilon_of_one(self) -> float | None:
         """Find the epsilon at `delta` of all updates of the client that has sent the most; it is not amplified."""
-        z = self.options.noise_multiplier
-        if not self._by_clients or not z or not self.alone:
+        if not self._by_clients or not self.alone:
             return None
-        most = max(self._sent.values(), default=0)
-        return find_gaussian_epsilon(z / 2 / self.participants**0.5, most, self.options.delta)
+        multiplier = self.options.noise_multiplier / 2 / self.participants**0.5
+        return find_gaussian_epsilon(multiplier, max(self._sent.values(), default=0), self.options.delta)
 
     def counters(self) -> dict[str, Any]:
         """Return what was spent as plain numbers."""
@@ -315,6 +303,17 @@ class Gaussian(Privacy):
         spent, z = counters["releases"], self.options.noise_multiplier
         self.spent = [(z, z)] * spent if isinstance(spent, int) else [tuple(each) for each in spent]
         self._sent = Counter({int(k): n for k, n in counters.get("releases_of", {}).items()})
+
+
+def _refuse_unbounded(cohort: Cohort, received: Mapping[str, Tensor]) -> None:
+    """Raise ConfigError if a statistic of BatchNorm would go up, or whole numbers that have changed."""
+    for name, was in received.items():
+        whole = not was.is_floating_point()
+        if name.endswith(UNBOUNDED) or (
+            whole and not torch.equal(cohort.tensors[name], was.expand_as(cohort.tensors[name]))
+        ):
+            what = f"{name} goes up, a statistic without a bounded norm"
+            raise ConfigError(f"air.privacy: {what}; choose an encoder without BatchNorm, or a method that keeps it")
 
 
 def require_accounting() -> None:
