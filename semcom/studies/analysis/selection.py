@@ -21,8 +21,8 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
 
     These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
     methods, and fields that only differ between methods are axes too, unless they are the method's own (`OF_METHOD`).
-    A field that follows from those that were swept, but not in all variants alike, is none: it would keep variants
-    apart, as do the epochs of heads that one method trains at every point, and others where the classifier is a head.
+    A field that follows from those that were swept, and from the variant where these are declared, is none: it tells no
+    runs apart that they do not, as the options that one kind of channel has and another has not.
 
     Args:
         found: the runs.
@@ -49,11 +49,9 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
         places = zip(*by, strict=True) if by else [()] * len(known)
         return all(first.setdefault(at, value) == value for at, value in zip(places, columns[name], strict=True))
 
-    def is_apart(name: str) -> bool:
-        return declared and follows(name, [variants, *places]) and not follows(name, places)
-
+    settled = [*([variants] if declared else ()), *places]
     names = [name for name in list_configuration_columns(frame) if name not in ("method", "seed") and varies(name)]
-    found = [name for name in names if not is_apart(name)]
+    found = [name for name in names if name in swept or not follows(name, settled)]
     tests = [TEST] if TEST_SNR in found or any(len(run.test_snrs) > 1 for run in known) else []
     return (*(name for name in found if name != TEST_SNR), *tests)
 

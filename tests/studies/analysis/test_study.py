@@ -133,9 +133,9 @@ def test_methods_at_different_points_are_not_compared_unless_these_are_variants(
     assert declared.axes == () and declared.compare("near", "far").difference == 0
 
 
-def test_what_follows_from_an_axis_in_one_variant_alone_keeps_no_points_apart(tmp_path: Path) -> None:
-    """RepPer trains heads for 100 epochs whatever classifier is asked for, FedAvg where that is a head; rounds follow
-    from the SNR in both, and stay an axis."""
+def test_what_follows_from_the_axes_is_none(tmp_path: Path) -> None:
+    """RepPer trains heads for 100 epochs whatever classifier is asked for, FedAvg where that is a head, so that epochs
+    would keep points apart; rounds follow from the SNR in both."""
     names = {}
     for method, epochs in (("fedavg", {"linear": 100, "svm": None}), ("repper", {"linear": 100, "svm": 100})):
         for kind, number in epochs.items():
@@ -146,7 +146,7 @@ def test_what_follows_from_an_axis_in_one_variant_alone_keeps_no_points_apart(tm
     swept = {"variant": ["fedavg", "repper"], "finish.kind": ["linear", "svm"], SNR: [6.0, 18.0], "seed": [0]}
     (tmp_path / "sweep.json").write_text(json.dumps({"variants": names, "axes": swept}))
     study = semcom.study(tmp_path)
-    assert study.axes == (SNR, "train.rounds", "finish.kind")
+    assert study.axes == (SNR, "finish.kind")
     found = study.compare_all(["repper", "fedavg"])
     assert [(one.point["finish.kind"], one.difference) for one in found] == [("linear", 0.5), ("svm", 0.25)] * 2
 
