@@ -82,7 +82,7 @@ def _settings(subject: Subject) -> str:
 
 
 def _format_value(value: Any) -> str:
-    return " ".join(map(name_value, value)) if isinstance(value, list | tuple) else name_value(value)
+    return " ".join(map(name_value, value)) or "none" if isinstance(value, list | tuple) else name_value(value)
 
 
 def _state_headline(study: Study, view: str | None) -> str:
