@@ -195,34 +195,15 @@ def execute_sweep(
     check_workers(jobs, backend, gpus_per_run)
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    carry = train or find_own_train(plan.experiment) or semcom.run
-    own = carry is not semcom.run
-    if track:
-        parse_trackers(track)
-        if own:
-            raise ConfigError("track: the runs are trained by a function of their own, which tells no tracker")
-        carry = partial(semcom.run, track=track)
-    code = digest_training(train, plan.record["plugins"]).get(TRAINING)
-    if code and plan.held and plan.held.get("training_code", code) != code:
-        say(f"train: its code has changed since runs in {plan.folder} were trained; what is done stays as it is")
-    mark = {"own_training": bool(train or plan.experiment.train)} | ({"training_code": code} if code else {})
-    plan = replace(plan, record={**plan.record, **mark})
+    carry, own = _choose_training(plan, train, track)
+    plan = _mark_training(plan, train)
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
         # Finished runs too: a result counts only while the files that it read are unchanged.
         for config in share.values():
             check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
-        elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
-        for config in left if elsewhere and not own else ():
-            check_reaches_processes(elsewhere, config)
-        if backend == "loky":
-            # A process without a run would still import torch, and count against the memory.
-            jobs = max(1, min(jobs or 1, len(left)))
-            if jobs > 1:
-                from semcom.runs.request.limits import check_process_limits  # imports torch
-
-                check_process_limits("jobs", jobs)
+        jobs = _check_processes(left, jobs, backend, own)
         # A division that no run can get is found now, not hours later when its run begins.
         check_sweep_data(left)
         with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
@@ -250,6 +231,43 @@ def execute_sweep(
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
     say(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
+
+
+def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str) -> tuple[Train, bool]:
+    """Choose the function that carries out a run, and say whether it is another one than `semcom.run`."""
+    carry = train or find_own_train(plan.experiment) or semcom.run
+    own = carry is not semcom.run
+    if not track:
+        return carry, own
+    parse_trackers(track)
+    if own:
+        raise ConfigError("track: the runs are trained by a function of their own, which tells no tracker")
+    return partial(semcom.run, track=track), own
+
+
+def _mark_training(plan: Plan, train: Train | None) -> Plan:
+    """Note in the record whose code trains, and warn where it has changed."""
+    code = digest_training(train, plan.record["plugins"]).get(TRAINING)
+    if code and plan.held and plan.held.get("training_code", code) != code:
+        say(f"train: its code has changed since runs in {plan.folder} were trained; what is done stays as it is")
+    mark = {"own_training": bool(train or plan.experiment.train)} | ({"training_code": code} if code else {})
+    return replace(plan, record={**plan.record, **mark})
+
+
+def _check_processes(left: Sequence[RunConfig], jobs: int | None, backend: str, own: bool) -> int | None:
+    """Check that runs reach their processes, and that these fit; return how many of them loky is to have."""
+    elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
+    for config in left if elsewhere and not own else ():
+        check_reaches_processes(elsewhere, config)
+    if backend != "loky":
+        return jobs
+    # A process without a run would still import torch, and count against the memory.
+    jobs = max(1, min(jobs or 1, len(left)))
+    if jobs > 1:
+        from semcom.runs.request.limits import check_process_limits  # imports torch
+
+        check_process_limits("jobs", jobs)
+    return jobs
 
 
 def preview_sweep(
