@@ -25,7 +25,7 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ROUND, ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
@@ -39,14 +39,13 @@ from semcom_papers.experiments.letter.search import SEED
 from semcom_papers.experiments.papers.items import make_item
 from semcom_papers.experiments.shell import run_on_named_studies
 
-SCAFFOLD = Variant("scaffold", "scaffold", PFEDME.set)
 METHODS: tuple[str | Variant, ...] = (
-    "local", "fedavg", "fedprox", "moon", SCAFFOLD, "feddyn", "fedavg_ft", "fedprox_ft", PERFEDAVG, "ditto", PFEDME,
+    "local", "fedavg", "fedprox", "moon", "scaffold", "feddyn", "fedavg_ft", "fedprox_ft", PERFEDAVG, "ditto", PFEDME,
     "apfl", "fedamp", "fedala", "feddbe", "fedrod", "fedper", "fedrep", "fedbabu", "repper", "lg_fedavg", "fedgh",
     "fedcl", "fedproto", "fedpac", "fedcrc", "fedcosr",
 )  # fmt: skip
 """Compared methods, in the order of `semcom list methods`."""
-VIEWS: Mapping[str, str] = {"fedbabu": "personal", "fedproto": "prototype", "fedcrc": "personal"}
+VIEWS: Mapping[str, str] = {"fedbabu": "personal", "fedproto": "prototype", "fedcrc": "own_body"}
 """Method -> view that counts, if the clients of its paper do not use its first view in the end."""
 
 SMALLEST = 40
@@ -77,24 +76,39 @@ DRAWN: Mapping[str, Mapping[int, dict[str, Any]]] = {
 NETWORKS = {"smoke": ("cnn",), "small": ("lenet",), "paper": ("cnn", "resnet18")}
 SEEDS = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
 
-COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
+Candidate = dict[str, Any]
+COMMON: tuple[Candidate, ...] = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003}, {"train.lr": 0.01})
 """Candidate rates of Adam."""
-OWN: Mapping[str, tuple[dict[str, float], ...]] = {
-    "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.02}, {"hyper.eta_l": 0.01}),
+SGD: tuple[Candidate, ...] = tuple({"train.optimizer": "sgd", "train.lr": rate} for rate in (0.05, 0.1))
+"""Rates of the optimiser that the papers of SCAFFOLD and FedDyn have."""
+WHOLE: tuple[Candidate, ...] = tuple(
+    {"train.lr": rate, "hyper.tune": "all", "finish.epochs": 10} for rate in (0.001, 0.003)
+)
+"""Fine-tuning of the whole model."""
+OWN: Mapping[str, tuple[Candidate, ...]] = {
+    "moon": (*COMMON, *({"train.lr": rate, "hyper.mu": mu} for mu in (1.0, 0.1) for rate in (0.001, 0.003))),
+    "scaffold": (*COMMON, *SGD),
+    "feddyn": (*COMMON, *SGD),
+    "fedavg_ft": (*COMMON, *WHOLE),
+    "fedprox_ft": (*COMMON, *WHOLE),
+    "ditto": (*COMMON, *({"train.lr": rate, "hyper.lam": 0.1} for rate in (0.001, 0.003))),
+    "fedgh": (*COMMON, *({"train.lr": rate, "hyper.server_lr": 0.1} for rate in (0.001, 0.003))),
     "pfedme": (
         PAIRS["pfedme"][FIRST],
         PAIRS["pfedme"][2],
         {"hyper.eta": 0.1, "hyper.lr_p": 0.05},
         {"hyper.eta": 0.2, "hyper.lr_p": 0.05},
+        {"hyper.eta": 0.4, "hyper.lr_p": 0.05},
     ),
     "perfedavg": (
         PAIRS["perfedavg"][FIRST],
         PAIRS["perfedavg"][2],
         {"hyper.alpha": 0.03, "hyper.beta": 0.1},
         {"hyper.alpha": 0.1, "hyper.beta": 0.1},
+        {"hyper.alpha": 0.03, "hyper.beta": 0.2},
     ),
 }
-"""Method -> candidates of its own rates in place of Adam's, semcom's defaults first."""
+"""Method -> its candidates in place of Adam's rates alone, semcom's defaults first."""
 CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
 """Scale -> dataset -> method -> place of the candidate that `benchmark-rates` chose; others have the first."""
 
@@ -114,7 +128,7 @@ def make_benchmark_base(scale: str) -> RunConfig:
     )
 
 
-def list_benchmark_candidates(method: str) -> tuple[dict[str, float], ...]:
+def list_benchmark_candidates(method: str) -> tuple[Candidate, ...]:
     """List the candidates of a method in their order."""
     return OWN.get(method, COMMON)
 
@@ -124,9 +138,9 @@ def list_divisions(scale: str) -> tuple[Division, ...]:
     return DIGITS if scale == "smoke" else CIFAR
 
 
-def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, Candidate]]]:
     """Collect the choices at a scale for `Grid.apart_of`: variant -> data.name -> dataset -> settings."""
-    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    found: dict[str, dict[str, dict[str, Candidate]]] = {}
     for data, places in CHOSEN.get(scale, {}).items():
         for method, place in places.items():
             found.setdefault(method, {"data.name": {}})["data.name"][data] = list_benchmark_candidates(method)[place]
@@ -138,8 +152,8 @@ def _make_grid(scale: str) -> Grid:
     networks: dict[Any, Any] = {"model.encoder": NETWORKS[scale]} if len(NETWORKS[scale]) > 1 else {}
     clients = (SIZES[scale]["clients"], *DRAWN[scale])
     vary = {DIVISION: list_divisions(scale), "clients": clients, **networks, "seed": SEEDS[scale]}
-    rates = collect_chosen_rates(scale)
-    return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
+    base = set_fields(make_benchmark_base(scale), {"finish.kind": ROUND})
+    return Grid(base, vary, apart={"clients": DRAWN[scale]}, apart_of=collect_chosen_rates(scale))
 
 
 BENCHMARK = make_item(
@@ -162,13 +176,14 @@ BENCHMARK_RATES = make_item(
 def read_benchmark_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
-    A candidate with a failed run, such as a diverged run, has the score NaN.
+    A candidate with a failed run, such as a diverged run, has the score NaN, as has one without a run in some division.
     """
     scores = [100 * float(read_number_in_row(r, "validation", VIEWS.get(r["method"]))) for _, r in frame.iterrows()]
     rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
     rows["score"] = rows["score"].where(rows["status"] == "done")
     groups = rows.groupby(["data.name", "method", "place"])["score"]
-    return groups.apply(lambda of: of.mean(skipna=False)).reset_index()
+    most = groups.size().groupby("data.name").transform("max")
+    return groups.apply(lambda of: of.mean(skipna=False)).where(groups.size() == most).reset_index()
 
 
 def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:

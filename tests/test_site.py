@@ -71,7 +71,7 @@ def test_the_page_of_the_command_line_has_every_command(commands: str) -> None:
     [
         ("train", {"seed", "channel.snr-db", "finish", "train.lr", "track"}),
         ("train fedprox --channel.kind ofdm --partition.kind owner", {"hyper.mu", "channel.csi", "partition.test"}),
-        ("train scaffold --air.rate mcs --network.kind cell", {"hyper.eta-l", "air.coverage", "network.radius-m"}),
+        ("train scaffold --air.rate mcs --network.kind cell", {"hyper.eta-g", "air.coverage", "network.radius-m"}),
         ("sweep", {"methods", "vary", "data.root"}),
         *((name, set()) for name in COMMANDS.names() if name not in ("train", "sweep")),
     ],

@@ -27,7 +27,7 @@ from semcom.config.identity import (
     run_hash,
     to_dict,
 )
-from semcom.config.presets import BAND_HZ, COMMON, FINISH, PRESET_DEPENDS_ON, fill_from_preset
+from semcom.config.presets import BAND_HZ, COMMON, FINISH, PRESET_DEPENDS_ON, ROUND, fill_from_preset
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
@@ -40,6 +40,7 @@ __all__ = [
     "BAND_HZ",
     "COMMON",
     "FINISH",
+    "ROUND",
     "FORMER",
     "LATER",
     "NOT_IDENTITY",

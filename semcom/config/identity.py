@@ -307,15 +307,18 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
 
     Analog models go up as their update, estimates over fading are unbiased, and their means are each client's own. With
     `ls`, MMSE knows its error. Several users are received at the powers that they have. Rates follow each client's own
-    fades, and 5G's slowest scheme has its price. Lost blocks that are not repeated are lost downwards, too.
+    fades, and 5G's slowest scheme has its price. Lost blocks that are not repeated are lost downwards, too. FedAMP
+    mixes what the last round's clients have sent.
     """
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
+    analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
     fades = kind not in ("none", "ideal", "awgn") and _read_dotted_field(values, "channel.options.fading") != "awgn"
     counts = {
-        "air.parameters": (2 + fades) * (_read_dotted_field(values, "air.parameters") == "analog"),
+        "air.parameters": (2 + fades) * analog,
         "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
         "channel.options.users": int((_read_dotted_field(values, "channel.options.users") or 1) > 1),
         "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)),
+        "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog)),
         "air.repeat": 2 * (_read_dotted_field(values, "air.repeat") is False),
     }
     return {name: n for name, n in counts.items() if n}

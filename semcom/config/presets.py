@@ -27,6 +27,8 @@ BAND_HZ = 1e6
 
 FINISH: Mapping[str, Any] = {"epochs": 100, "lr": 0.003, "optimizer": "adam"}
 """Common defaults of FinishConfig's open fields, chosen on validation images: `semcom sweep finish-search`."""
+ROUND = "round"
+"""Last stage that is one more round."""
 
 PRESET_DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
     "lr_milestones": ("lr",),

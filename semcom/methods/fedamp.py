@@ -2,7 +2,8 @@
 
 Huang, Chu, Zhou, Wang, Liu, Pei, Zhang, "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021,
 Algorithm 1, and its heuristic form, HeurFedAMP. Up: a client's model w_k. Down: its cloud model u_k = sum_j xi_kj w_j.
-Among the n clients of a round
+Mixed are the models that the clients of the last round have sent, at first those that this round's begin with, and the
+client's own. Of n in all
 
     cosine:  xi_kj = (1 - 1/n) softmax over j != k of sigma cos(w_k, w_j)
     euclid:  xi_kj = min(alpha, sigma / n) / sigma exp(-||w_k - w_j||^2 / sigma)
@@ -16,8 +17,8 @@ Choices where the paper is silent: xi_kk = 1/n of `cosine`, sigma of `euclid` (t
 schedule.
 
 Departures: `weights` `cosine`, HeurFedAMP, is the default. A client trains E epochs from u_k, where the paper
-minimises. Clouds consist of the participants' models only. The server's step of `euclid` is at most sigma / n: with the
-paper's alpha the others' weights would sum to thousands between similar models.
+minimises. Models from before the last round are not mixed (the paper has all clients in each). The server's step of
+`euclid` is at most sigma / n: with the paper's alpha the others' weights would sum to thousands between similar models.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,9 +80,17 @@ class FedAMP(Method):
 
     @dataclass(frozen=True)
     class State:
-        """The clients' own models w_k in `model`, `[K, ...]`."""
+        """The clients' own models.
+
+        Attributes:
+            model: w_k, `[K, ...]`.
+            sent: as the base station has received them, `[K, ...]`, at first the initial ones.
+            told: the clients that sent theirs in the last round, bool `[K]` on the host; at first none.
+        """
 
         model: Population
+        sent: Population
+        told: Tensor
 
     def check(self, config: Resolved) -> None:
         """Check that alpha does not get so small that steps of SGD overshoot u_k by more each time.
@@ -102,34 +112,52 @@ class FedAMP(Method):
 
     def setup(self, world: World) -> FedAMP.State:
         """Start from each client's own initial model."""
-        return self.State(world.population())
+        model = world.population()
+        return self.State(model, model, torch.zeros(world.clients).bool())
 
     def alpha(self, round_: int) -> float:
         """Compute alpha in a round."""
         return float(self.hyper.alpha * self.hyper.alpha_decay ** ((round_ - 1) // self.hyper.alpha_every))
 
     def round(self, state: FedAMP.State, world: World) -> FedAMP.State:
-        """Mix the participants' models into cloud models, and train locally near these (Algorithm 1)."""
-        own, alpha = state.model.select(world.sample()), self.alpha(world.round)
-        sent = world.air.up(own, self.averages)
-        clouds = world.air.down(mix(sent, self.attention(gram(sent), alpha)), self.averages)
+        """Mix models into cloud models, train locally near these, and send what comes of it (Algorithm 1)."""
+        ids, alpha = world.sample(), self.alpha(world.round)
+        told = np.flatnonzero(state.told) if state.told.any() else ids
+        own, known = state.model.select(ids), np.union1d(ids, told)
+        sent = state.sent.select(known)
+        xi = self.attention(gram(sent), alpha, torch.from_numpy(np.isin(known, told)))
+        clouds = world.air.down(mix(sent, xi).narrow(ids), self.averages)
         start = clouds if self.hyper.start == "cloud" else own
         given = Given(common={"pull": world.tensor(self.hyper.lam / alpha)}, anchors={"cloud": clouds})
-        return self.State(state.model.put(world.fit(start, self.objective, given=given).models))
+        trained = world.fit(start, self.objective, given=given).models
+        told_now = torch.zeros_like(state.told).index_fill_(0, torch.from_numpy(ids), True)
+        sent = state.sent.put(world.air.up(trained, self.averages))
+        return self.State(state.model.put(trained), sent, told_now)
 
-    def attention(self, inner: Tensor, alpha: float) -> Tensor:
-        """Compute xi, each client's weights summing to 1, from the models' inner products, `[n, n]` both."""
-        n, norms = len(inner), inner.diagonal()
+    def attention(self, inner: Tensor, alpha: float, told: Tensor) -> Tensor:
+        """Compute xi, each client's weights summing to 1.
+
+        Args:
+            inner: the models' inner products, `[n, n]`.
+            alpha: of the round.
+            told: which models are mixed into others, bool `[n]` on the host.
+
+        Returns:
+            `[n, n]`, with zeros in columns that are not mixed, but for the diagonal.
+        """
+        told = told.to(inner.device)
+        norms, left = inner.diagonal(), ~told | torch.eye(len(inner), device=inner.device, dtype=torch.bool)
+        n = (~left).sum(1, keepdim=True).to(inner) + 1  # with the client's own
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
-            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
+            others = scores.masked_fill(left, -torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
         else:
-            # Rounding may turn the square of a small distance negative. NaN keeps the diagonal out of the median.
-            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).fill_diagonal_(torch.nan)
+            # Rounding may turn the square of a small distance negative. NaN keeps the rest out of the median.
+            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).masked_fill(left, torch.nan)
             sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
             sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance
-            others = (alpha / sigma).clamp(max=1 / n) * (-squared / sigma).exp()
-        others.fill_diagonal_(0.0)
+            others = torch.minimum(alpha / sigma, 1 / n) * (-squared / sigma).exp()
+        others = others.masked_fill(left, 0.0)
         return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:

@@ -41,22 +41,24 @@ def test_twelve_settings_have_five_seeds_and_the_rest_follows_from_the_clients()
     assert {c.clients * (c.train.participation or 1) for c in runs} == {20}
 
 
-def test_search_tries_three_candidates_of_a_method_or_four_and_its_first_is_the_run_without_a_choice() -> None:
+def test_search_tries_four_candidates_of_a_method_or_more_and_its_first_is_the_run_without_a_choice() -> None:
     runs = of.BENCHMARK_RATES.runs("small")
-    assert len(runs) == (25 * 3 + 2 * 4) * 6 and {run.config.seed for run in runs} == {1000}
+    assert len(runs) == (18 * 4 + 2 * 5 + 6 * 6 + 8) * 6 and {run.config.seed for run in runs} == {1000}
     first = next(run.config for run in runs if run.variant == "pfedme 0")
     assert (first.hyper, first.train.lr) == ({"eta": 0.005, "lr_p": 0.01}, None)
     rates = {run.config.train.lr for run in runs if run.config.method == "fedavg"}
-    assert rates == {0.001, 0.003, 0.0003}
+    assert rates == {0.001, 0.003, 0.0003, 0.01}
 
 
 def test_choice_is_each_methods_with_each_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of, "CHOSEN", {"small": {"cifar100": {"fedper": 1, "scaffold": 2}}})
+    monkeypatch.setattr(of, "CHOSEN", {"small": {"cifar100": {"fedper": 1, "scaffold": 4}}})
     grid = of._make_grid("small")
     found = {(r.variant, r.config.data.name): r.config for r in grid.runs(of.BENCHMARK.compared(), "benchmark")}
     assert [found["fedper", data].train.lr for data in ("cifar10", "cifar100")] == [0.001, 0.003]
     assert found["fedrep", "cifar100"].train.lr == 0.001
-    assert found["scaffold", "cifar100"].hyper == {"eta_l": 0.01} and found["scaffold", "cifar10"].hyper is None
+    rates = {data: (c.train.optimizer, c.train.lr) for (name, data), c in found.items() if name == "scaffold"}
+    assert rates == {"cifar100": ("sgd", 0.05), "cifar10": ("adam", 0.001)}
+    assert {c.finish.kind for c in found.values()} == {"round"}
 
 
 def test_settings_of_one_variant_at_a_value_are_refused_without_that_axis() -> None:
@@ -74,17 +76,18 @@ def _score(
 
 
 def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_that_diverged() -> None:
-    rows = [
-        *(_score("fedper", 0, 0.700), _score("fedper", 1, 0.704), _score("fedper", 2, 0.60)),
-        *(_score("local", 0, 0.70), _score("local", 1, 0.72), _score("local", 1, 0.70), _score("local", 2, 0.1)),
-        *(_score("scaffold", 0, np.nan, "failed"), _score("scaffold", 1, 0.2), _score("scaffold", 2, 0.3)),
-        *(_score("fedproto", 0, 0.6), _score("fedproto", 1, 0.9)),
-    ]
+    each = {"fedper": (0.700, 0.704, 0.60), "local": (0.70, 0.71, 0.1), "fedproto": (0.6, 0.9)}
+    rows = [_score(name, i, value) for name, of_places in each.items() for i, value in enumerate(of_places)] * 2
+    rows += [
+        *(_score("local", 3, value) for value in (0.72, 0.74)),
+        _score("local", 4, 0.9),
+    ]  # the last in one division
+    rows += [_score("scaffold", 0, np.nan, "failed"), *(_score("scaffold", i, 0.2 + i / 10) for i in (0, 1, 1, 2, 2))]
     scores = of.read_benchmark_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
-    assert scores["local", 1] == pytest.approx(71) and np.isnan(scores["scaffold", 0])
+    assert scores["local", 3] == pytest.approx(73) and scores[[("scaffold", 0), ("local", 4)]].isna().all()
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts
     found = of.choose_rates(of.read_benchmark_scores(pd.DataFrame(rows)))
-    assert found == {"cifar10": {"local": 1, "scaffold": 2, "fedproto": 1}}
+    assert found == {"cifar10": {"local": 3, "scaffold": 2, "fedproto": 1}}
 
 
 def test_run_guesses_at_chance_or_where_all_clients_have_one_accuracy() -> None:

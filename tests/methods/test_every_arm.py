@@ -39,7 +39,7 @@ OTHER: dict[str, dict[str, Any]] = {
     },
     "fedavg_ft": {"tune": "all"},
     "fedprox": {"mu": 1.0},
-    "scaffold": {"eta_l": 0.1, "eta_g": 0.5},
+    "scaffold": {"eta_g": 0.5},
     "feddyn": {"alpha": 1.0},
     "apfl": {"alpha": 0.2, "eta_alpha": 0.0},
     "feddbe": {"kappa": 1.0, "mu": 0.5, "bias": False},

@@ -92,7 +92,7 @@ def test_the_server_step_in_the_cases_above() -> None:
 
 def xi_of(models: Tensor, alpha: float = 1e4, **hyper: Any) -> Tensor:
     """Attention of models `[n, d]`."""
-    return FedAMP(FedAMP.Hyper(**hyper)).attention(models @ models.T, alpha)
+    return FedAMP(FedAMP.Hyper(**hyper)).attention(models @ models.T, alpha, torch.ones(len(models)).bool())
 
 
 @pytest.mark.parametrize("weights", ["cosine", "euclid"])
@@ -146,17 +146,29 @@ def test_a_pull_of_one_step_lands_on_the_cloud_model() -> None:
         assert_toy(as_toy(after.model, k), clouds[k].plus(first.slope(X[k], Y[k]), -LR))
 
 
-def test_only_participants_are_mixed() -> None:
-    """xi is over the round's clients, and the other clients keep their models."""
+@pytest.mark.parametrize("weights", ["cosine", "euclid"])
+def test_models_of_the_last_round_are_mixed_with_the_clients_own(weights: str) -> None:
+    """In the first round those that its clients begin with; the other clients keep their models."""
     setting: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": LR, "participation": 0.5}}
-    w = toy(ALL_IMAGES, ALL_LABELS, "fedamp", model={"init": "client"}, hyper={"sigma": 3.0}, **setting)
-    before, after = rounds(w)
-    ids = w.sample().tolist()
-    assert len(ids) == 2
-    clouds = mean([as_toy(before.model, k) for k in ids], [0.5, 0.5])  # of two, each gets half, whatever sigma is
-    for k in range(4):
-        want = clouds.step(X[k], Y[k], LR) if k in ids else as_toy(before.model, k)
-        assert_toy(as_toy(after.model, k), want)
+    hyper = {"sigma": 3.0, "weights": weights}
+    w = toy(ALL_IMAGES, ALL_LABELS, "fedamp", model={"init": "client"}, hyper=hyper, **setting)
+    method, state, told, apart = FedAMP(w.config.hyper), None, None, False
+    for number in range(1, 7):
+        before = method.setup(w) if state is None else state
+        w.session.tally.begin(number)
+        ids, state = w.sample().tolist(), method.round(before, w)
+        assert len(ids) == 2
+        told = ids if told is None else told
+        apart |= not set(ids) & set(told)
+        for k in range(4):
+            want = as_toy(before.model, k)
+            if k in ids:
+                mixed = [k, *(j for j in told if j != k)]
+                models = [as_toy(before.model, j) for j in mixed]
+                want = mean(models, list(attention(models, weights, 3.0, 1e4)[0])).step(X[k], Y[k], LR)
+            assert_toy(as_toy(state.model, k), want)
+        told = ids
+    assert apart, "in some round nobody was there in the last one"
 
 
 def test_nearly_equal_models_are_not_blown_up() -> None:
@@ -177,7 +189,7 @@ def test_buffers_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "fit", lambda self, pop, *_, **__: Fitted(pop, {}, {}))
     w.session.tally.begin(2)
     mixed, before = method.round(state, w).model.named(), state.model.named()
-    xi = method.attention(gram(state.model), 1e4)
+    xi = method.attention(gram(state.model), 1e4, state.told)
     for name in ("encoder.1.running_mean", "encoder.1.running_var", "head.0.weight"):
         want = torch.einsum("ij,j...->i...", xi, before[name])
         assert float((want - before[name]).abs().max()) > 1e-3

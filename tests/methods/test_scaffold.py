@@ -10,11 +10,12 @@ from tests.methods.by_hand import mean
 from tests.worlds import world
 
 ETA_L, ETA_G = 0.4, 0.7
+SGD = {"optimizer": "sgd", "lr": ETA_L}
 
 
 def test_two_rounds_by_hand() -> None:
     """Two full-batch steps along grad CE + c - c_k. The first round has no controls yet."""
-    w = toy_world("scaffold", hyper={"eta_l": ETA_L, "eta_g": ETA_G}, train={"local_epochs": 2})
+    w = toy_world("scaffold", hyper={"eta_g": ETA_G}, train={**SGD, "local_epochs": 2})
     before, *after = rounds(w, n=2)
     shared, c, own = as_toy(before.model, 0), as_toy(before.mean, 0), toys(before.own)
     assert not any(part.any() for model in (c, *own) for part in (model.W, model.V, model.b))
@@ -36,7 +37,7 @@ def test_two_rounds_by_hand() -> None:
 
 def test_c_is_the_mean_of_the_controls() -> None:
     """By the clients' numbers of images, also of those that are absent."""
-    w = world("scaffold", sizes=(7, 5, 3, 6), hyper={"eta_l": ETA_L}, train={"participation": 0.5})
+    w = world("scaffold", sizes=(7, 5, 3, 6), train={**SGD, "participation": 0.5})
     state = rounds(w, n=5)[-1]
     for name, t in state.own.named().items():
         assert t.abs().max() > 1e-3
@@ -48,7 +49,7 @@ def test_c_is_the_mean_of_the_controls() -> None:
 def test_the_rate_follows_the_schedule(milestones: tuple[int, ...], factor: float) -> None:
     """After a round of one step the control is the initial gradient, whatever the rate."""
     train = {"lr_milestones": milestones, "lr_decay": 0.5} if milestones else {}
-    w = toy_world("scaffold", hyper={"eta_l": ETA_L}, train=train)
+    w = toy_world("scaffold", train={**SGD, **train})
     _, first, second = rounds(w, n=2)
     shared, c = as_toy(first.model, 0), as_toy(first.mean, 0)
     own = toys(first.own)

@@ -27,8 +27,8 @@ PLAIN_MEANS = {"lam": 0.7, "average_decoder": False, "centroids": "mean", "reduc
 CASES: list[tuple[Who, Who, dict[str, Any]]] = [
     *[((name, {}), ("local", {}), ONE) for name in ("fedavg", "fedper", "lg_fedavg")],
     *[(("fedamp", {"lam": 0.0, "weights": kind}), ("local", {}), ONE) for kind in ("cosine", "euclid")],
-    (("scaffold", {"eta_l": 0.4}), ("local", {}, {**SGD, "lr": 0.4}), {**ONE, "within": 1e-12}),
-    (("scaffold", {"eta_l": 0.4}), ("fedavg", {}, {**SGD, "lr": 0.4}), ROUND_1),
+    (("scaffold", {}), ("local", {}), {**ONE, "within": 1e-12}),
+    (("scaffold", {}), ("fedavg", {}), ROUND_1),
     (("fedprox", {"mu": 0.0}), ("fedavg", {}), {}),
     (("moon", {"mu": 0.0}), ("fedavg", {}), {}),
     (("feddbe", {"kappa": 0.0, "bias": False}), ("fedavg", {}), {}),

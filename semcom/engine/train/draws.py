@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from semcom.channels import Link, Meter, make_link
 from semcom.channels.link import NO, find_noise
 from semcom.channels.users import Fades, control_power
-from semcom.config import ConfigError, Resolved, parse_snr
+from semcom.config import ROUND, ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
 from semcom.data.registry import AUGMENTATIONS
@@ -95,8 +95,10 @@ class Draws:
     # -- clients -------------------------------------------------------------------------------------------------
 
     def sample(self) -> np.ndarray:
-        """Choose the ids of this round's participants, ascending."""
+        """Choose the ids of this round's participants, ascending; all tested clients in a round after the last one."""
         n, clients = self.config.participants, self.config.clients
+        if self.round > self.config.train.rounds and self.config.finish.kind == ROUND:
+            return self.tested()
         if n == clients:
             return np.arange(n)
         turn = Turn(self.round, clients, n, self._mean_db, self._seen_db, self._by_chance, self._turns)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semcom.channels.registry import describe_unknown_name
-from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
+from semcom.config import FINISH, ROUND, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
 from semcom.config.options import spell_option
 from semcom.methods.parts.kinds import KINDS, holds_classifier, is_head
 from semcom.models.registry import HEADS
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 def check_finish(config: RunConfig, method: Method) -> None:
-    """Raise ConfigError for an unknown kind, and for settings of a last stage that trains nothing."""
+    """Raise ConfigError for an unknown kind, for a round that cannot be, and for settings of what trains nothing."""
     finish = config.finish
     known = [*HEADS.names(), *KINDS]
     if finish.kind is not None and finish.kind not in known:
         raise ConfigError(f"finish.kind: {describe_unknown_name(finish.kind, known)}")
+    if finish.kind == ROUND and config.air.privacy != "none":
+        raise ConfigError("air.privacy: a round more would tell more than was promised; leave --finish round out")
+    if finish.kind == ROUND and config.train.lr_schedule == "cosine":
+        raise ConfigError("train.lr-schedule: cosine has no rate left for a round more; leave --finish round out")
     if is_head(finish.kind) and finish.epochs == 0:
         raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
     usual = default_finish(method, finish.kind)
@@ -71,4 +75,4 @@ def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
 
 def makes_heads(config: Resolved) -> bool:
     """Check whether a run makes fresh heads after its rounds, beside those of its method."""
-    return is_head(config.finish.kind) or (config.finish.kind is None and config.new_clients > 0)
+    return is_head(config.finish.kind) or (not holds_classifier(config.finish.kind) and config.new_clients > 0)

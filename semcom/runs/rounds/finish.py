@@ -1,11 +1,11 @@
-"""The last stage that every method can have: classifiers of the clients' own on the frozen encoders of its headline."""
+"""The last stage that every method can have: classifiers of the clients' own on frozen encoders, or one more round."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.config import Resolved
+from semcom.config import ROUND, Resolved
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
@@ -36,15 +36,18 @@ def has_last_stage(method: Method, config: Resolved) -> bool:
 def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
     """Carry out the last stage of a run, and return its views, that of `finish.kind` first; {} without a last stage.
 
-    It draws as a round T + 1 would.
+    It draws as a round T + 1 would, and with ROUND begins with one.
 
     Args:
         method: of the run.
         state: after the last round, T.
         world: of the run.
     """
-    asked = world.config.finish.kind is not None
+    asked = world.config.finish.kind not in (None, ROUND)
     usual = method.views(state, world) if asked else {}  # of round T
     world.session.tally.begin(world.config.train.rounds + 1)
+    if world.config.finish.kind == ROUND:
+        state = method.round(state, world)
+        return method.finish(state, world) or method.views(state, world)
     last = method.finish(state, world) or {}
     return {**finish_views(world, last or usual), **last} if asked else last

@@ -15,7 +15,7 @@ import torch
 
 from semcom.cli import flags
 from semcom.cli import printing as report
-from semcom.config import FINISH, FinishConfig, RunConfig, RunError
+from semcom.config import FINISH, ConfigError, FinishConfig, RunConfig, RunError
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
@@ -239,6 +239,44 @@ def test_the_defaults_train_to_convergence() -> None:
     config = RunConfig("repper", clients=6, model={"encoder": "dcgan-narrow"}, train=train, finish={"kind": "lr"})  # type: ignore[arg-type]
     views = run(config).summary["views"]
     assert views["finished"]["accuracy"] > 0.7 and views["personal"]["accuracy"] > views["finished"]["accuracy"] - 0.03
+
+
+@pytest.mark.parametrize("method", ["fedper", "fedala", "fedamp", "fedcosr", "pfedme", "fedavg_ft"])
+def test_a_round_more_is_the_next_round(method: str) -> None:
+    """Where all clients are in each round. A copy that is fine-tuned draws as its own stage does, a round later."""
+    plain = {"channel": {"kind": "awgn"}, "finish": {}}
+    more, next_ = (
+        run(worlds.request(method, **{**plain, "finish": {"kind": kind} if kind else {}}, train={"rounds": n}))
+        for n, kind in ((2, "round"), (3, None))
+    )
+    last = next_.metrics[-1]["views"]
+    found = more.summary["finish"]["views"]
+    for name in found.keys() & last.keys():
+        assert found[name]["clients"] == last[name]["clients"], name
+    assert found.keys() >= last.keys() and len(more.metrics) == 2
+
+
+def test_after_a_round_more_no_model_is_an_earlier_one() -> None:
+    """With half of the clients in a round some heads would be an earlier one's; all clients' heads have moved."""
+    part = {"train": {"rounds": 2, "participation": 0.5}}
+    usual = run(worlds.request("fedper", **part))
+    more = run(worlds.request("fedper", **part, finish={"kind": "round"}))
+    before, after = (of.views["personal"].population.named()["head.0.bias"] for of in (usual, more))
+    assert len(after) == 4 and ((after - before).abs().amax(1) > 0).all()
+    for name in ("samples", "traffic", "rounds"):
+        assert more.summary[name] == usual.summary[name], name
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"air": {"privacy": "gaussian"}}, "air.privacy: a round more would tell more than was promised"),
+        ({"train": {"lr_schedule": "cosine"}}, "train.lr-schedule: cosine has no rate left"),
+    ],
+)
+def test_a_round_more_is_refused_where_there_is_none(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        resolve(worlds.request("fedavg", **options, finish={"kind": "round"}))
 
 
 @pytest.mark.parametrize("method", ["fedavg_ft", "repper"])

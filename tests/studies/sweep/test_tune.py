@@ -131,12 +131,12 @@ def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
 
 
 def test_a_field_is_searched_for_the_methods_that_use_it(tmp_path: Path) -> None:
-    """SCAFFOLD has a rate of its own, for which it has candidates of its own."""
-    methods, tune = ("fedavg", "scaffold"), {"train.lr": (0.1, 0.2), "hyper.eta_l": (0.02, 0.05, 0.1)}
+    """pFedMe has a rate of its own, for which it has candidates of its own."""
+    methods, tune = ("fedavg", "pfedme"), {"train.lr": (0.1, 0.2), "hyper.eta": (0.02, 0.05, 0.1)}
     asked = (None, None, parse_request(methods, 0, SMALL, None, tune), (), tmp_path)
     runs = plan_search(*asked).runs.values()
-    found = [(run.method, run.train.lr, read_grid_field(run, "hyper.eta_l")) for run in runs]
+    found = [(run.method, run.train.lr, read_grid_field(run, "hyper.eta")) for run in runs]
     assert sorted(found, key=str) == [
         *(("fedavg", lr, None) for lr in (0.1, 0.2)),
-        *(("scaffold", 1e-3, rate) for rate in (0.02, 0.05, 0.1)),
+        *(("pfedme", 1e-3, rate) for rate in (0.02, 0.05, 0.1)),
     ]
