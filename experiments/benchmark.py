@@ -181,9 +181,10 @@ def read_benchmark_scores(frame: pd.DataFrame) -> pd.DataFrame:
     scores = [100 * float(read_number_in_row(r, "validation", VIEWS.get(r["method"]))) for _, r in frame.iterrows()]
     rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
     rows["score"] = rows["score"].where(rows["status"] == "done")
-    groups = rows.groupby(["data.name", "method", "place"])["score"]
-    most = groups.size().groupby("data.name").transform("max")
-    return groups.apply(lambda of: of.mean(skipna=False)).where(groups.size() == most).reset_index()
+    groups = rows.groupby(["data.name", "method", "place"])
+    divisions = groups["partition.beta"].nunique(dropna=False)
+    whole = divisions == divisions.groupby("data.name").transform("max")
+    return groups["score"].apply(lambda of: of.mean(skipna=False)).where(whole).reset_index()
 
 
 def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:

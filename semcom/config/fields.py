@@ -222,8 +222,8 @@ class FinishConfig(Section):
     """The last stage: what each client trains for itself after the rounds, by an optimiser without a schedule."""
 
     kind: str | None = None
-    """Classifier that each client trains on the frozen encoder, whatever the method: a head, svm or lr; or `round`, one
-    more of all tested clients; see: semcom list heads (None: the method's own last stage, if it has one)."""
+    """Classifier that each client trains on the frozen encoder, whatever the method: a head, svm or lr; or `round`: one
+    more round, of all tested clients; see: semcom list heads (None: the method's own last stage, if it has one)."""
     epochs: int | None = setting(None, WHOLE)
     """Epochs of a last stage (None: 100, or the method's)."""
     lr: float | None = setting(None, POSITIVE)

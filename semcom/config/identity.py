@@ -312,13 +312,15 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     """
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
     analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
+    lossy = _read_dotted_field(values, "air.compress") not in (None, "none")
+    lossy |= _read_dotted_field(values, "air.coverage") not in (None, "repetition")
     fades = kind not in ("none", "ideal", "awgn") and _read_dotted_field(values, "channel.options.fading") != "awgn"
     counts = {
         "air.parameters": (2 + fades) * analog,
         "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
         "channel.options.users": int((_read_dotted_field(values, "channel.options.users") or 1) > 1),
         "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)),
-        "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog)),
+        "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog or lossy)),
         "air.repeat": 2 * (_read_dotted_field(values, "air.repeat") is False),
     }
     return {name: n for name, n in counts.items() if n}

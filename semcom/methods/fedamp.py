@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from semcom.channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
-from semcom.config import ConfigError, Resolved
+from semcom.config import ROUND, ConfigError, Resolved
 from semcom.engine.store.population import Population, gram, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -105,7 +105,8 @@ class FedAMP(Method):
         train, rate = config.train, config.train.lr
         if train.optimizer != "sgd":
             return
-        least = min(self.alpha(r) / train.rate_factor(r) for r in range(1, train.rounds + 1))
+        last = train.rounds + (config.finish.kind == ROUND)
+        least = min(self.alpha(r) / train.rate_factor(r) for r in range(1, last + 1))
         need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * train.momentum)
         if least < need:
             raise ConfigError(f"hyper.alpha: it falls to {least:g}; SGD at this train.lr needs at least {need:g}")
@@ -130,34 +131,34 @@ class FedAMP(Method):
         start = clouds if self.hyper.start == "cloud" else own
         given = Given(common={"pull": world.tensor(self.hyper.lam / alpha)}, anchors={"cloud": clouds})
         trained = world.fit(start, self.objective, given=given).models
-        told_now = torch.zeros_like(state.told).index_fill_(0, torch.from_numpy(ids), True)
-        sent = state.sent.put(world.air.up(trained, self.averages))
-        return self.State(state.model.put(trained), sent, told_now)
+        model, heard = state.model.put(trained), world.air.up(trained, self.averages, since=clouds)
+        sent = model if heard is trained else state.sent.put(heard)  # stored once where the exchange has no errors
+        return self.State(model, sent, torch.zeros_like(state.told).index_fill_(0, torch.from_numpy(ids), True))
 
-    def attention(self, inner: Tensor, alpha: float, told: Tensor) -> Tensor:
+    def attention(self, inner: Tensor, alpha: float, mixed: Tensor) -> Tensor:
         """Compute xi, each client's weights summing to 1.
 
         Args:
             inner: the models' inner products, `[n, n]`.
             alpha: of the round.
-            told: which models are mixed into others, bool `[n]` on the host.
+            mixed: which models are mixed into others, bool `[n]` on the host.
 
         Returns:
             `[n, n]`, with zeros in columns that are not mixed, but for the diagonal.
         """
-        told = told.to(inner.device)
-        norms, left = inner.diagonal(), ~told | torch.eye(len(inner), device=inner.device, dtype=torch.bool)
-        n = (~left).sum(1, keepdim=True).to(inner) + 1  # with the client's own
+        apart = ~mixed.to(inner.device) | torch.eye(len(inner), device=inner.device, dtype=torch.bool)
+        norms = inner.diagonal()
+        n = (~apart).sum(1, keepdim=True).to(inner) + 1  # with the client's own
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
-            others = scores.masked_fill(left, -torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
+            others = scores.masked_fill(apart, -torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
         else:
             # Rounding may turn the square of a small distance negative. NaN keeps the rest out of the median.
-            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).masked_fill(left, torch.nan)
+            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).masked_fill(apart, torch.nan)
             sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
             sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance
             others = torch.minimum(alpha / sigma, 1 / n) * (-squared / sigma).exp()
-        others = others.masked_fill(left, 0.0)
+        others = others.masked_fill(apart, 0.0)
         return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:

@@ -220,7 +220,7 @@ def test_last_stages_are_listed_with_the_heads(
     lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines()]
     names = [line[0] for line in lines]
     assert names[:2] == ["linear", "mlp"] and names[-3:] == ["svm", "lr", "round"] == list(KINDS)
-    assert all(line[1].endswith("for --finish alone.") for line in lines[-2:])
+    assert all(line[1].endswith("for --finish alone.") for line in lines[-3:])
     assert cli.main(["list", "heads", "lr"]) == 0
     assert capsys.readouterr().out == "lr  Multinomial logistic regression; for --finish alone.\n"
 

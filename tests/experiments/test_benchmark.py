@@ -68,21 +68,29 @@ def test_settings_of_one_variant_at_a_value_are_refused_without_that_axis() -> N
 
 
 def _score(
-    method: str, place: int, validation: float, status: str = "done", data: str = "cifar10"
+    method: str, place: int, validation: float, status: str = "done", beta: float = 0.1, data: str = "cifar10"
 ) -> dict[str, object]:
     views = {"view": "personal", "views.personal.validation": validation}
     own = {"views.prototype.validation": validation - 0.5} if method == "fedproto" else {}
-    return {"variant": f"{method} {place}", "method": method, "data.name": data, "status": status, **views, **own}
+    known = {"variant": f"{method} {place}", "method": method, "data.name": data, "partition.beta": beta}
+    return {**known, "status": status, **views, **own}
 
 
 def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_that_diverged() -> None:
-    each = {"fedper": (0.700, 0.704, 0.60), "local": (0.70, 0.71, 0.1), "fedproto": (0.6, 0.9)}
-    rows = [_score(name, i, value) for name, of_places in each.items() for i, value in enumerate(of_places)] * 2
-    rows += [
-        *(_score("local", 3, value) for value in (0.72, 0.74)),
-        _score("local", 4, 0.9),
-    ]  # the last in one division
-    rows += [_score("scaffold", 0, np.nan, "failed"), *(_score("scaffold", i, 0.2 + i / 10) for i in (0, 1, 1, 2, 2))]
+    each = {
+        "fedper": (0.700, 0.704, 0.60),
+        "local": (0.70, 0.71, 0.1),
+        "fedproto": (0.6, 0.9),
+        "scaffold": (0.9, 0.3, 0.4),
+    }
+    rows = [
+        _score(name, i, value, "failed" if (name, i, beta) == ("scaffold", 0, 0.5) else "done", beta)
+        for name, of_places in each.items()
+        for i, value in enumerate(of_places)
+        for beta in (0.1, 0.5)
+    ]
+    rows += [_score("local", 3, 0.72), _score("local", 3, 0.74, beta=0.5)]
+    rows += [_score("local", 4, 0.9)]  # in one division alone
     scores = of.read_benchmark_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
     assert scores["local", 3] == pytest.approx(73) and scores[[("scaffold", 0), ("local", 4)]].isna().all()
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts

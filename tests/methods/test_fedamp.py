@@ -146,6 +146,16 @@ def test_a_pull_of_one_step_lands_on_the_cloud_model() -> None:
         assert_toy(as_toy(after.model, k), clouds[k].plus(first.slope(X[k], Y[k]), -LR))
 
 
+def test_masked_columns_do_not_count_for_the_median() -> None:
+    """Of three models the third is not mixed: the median is that of the pairs (0, 1), (1, 0), (2, 0) and (2, 1)."""
+    models = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]], dtype=torch.float64)  # squared distances 5, 16, 13
+    method = FedAMP(FedAMP.Hyper(weights="euclid"))
+    xi = method.attention(models @ models.T, 1e4, torch.tensor([True, True, False]))
+    e = np.exp(-np.array([5, 5, 16, 13]) / 5) / np.array([2, 2, 3, 3])  # torch's median is the lower one
+    want = [[1 - e[0], e[0], 0], [e[1], 1 - e[1], 0], [e[2], e[3], 1 - e[2] - e[3]]]
+    torch.testing.assert_close(xi, torch.tensor(want, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("weights", ["cosine", "euclid"])
 def test_models_of_the_last_round_are_mixed_with_the_clients_own(weights: str) -> None:
     """In the first round those that its clients begin with; the other clients keep their models."""

@@ -45,6 +45,15 @@ def test_c_is_the_mean_of_the_controls() -> None:
         np.testing.assert_allclose(state.mean.named()[name][0], weighted, rtol=0, atol=1e-14)
 
 
+def test_controls_are_gradients_whatever_the_optimiser() -> None:
+    """After a round of one step the control is the initial gradient, though Adam has moved otherwise."""
+    w = toy_world("scaffold", train={"optimizer": "adam", "lr": 0.1})
+    before, after = rounds(w)
+    shared = as_toy(before.model, 0)
+    assert_toys(after.own, [shared.slope(X[k], Y[k]) for k in (0, 1)])
+    assert not np.allclose(as_toy(after.model, 0).W, shared.step(X[0], Y[0], 0.1).W)
+
+
 @pytest.mark.parametrize(("milestones", "factor"), [((), 1.0), ((2,), 0.5)])
 def test_the_rate_follows_the_schedule(milestones: tuple[int, ...], factor: float) -> None:
     """After a round of one step the control is the initial gradient, whatever the rate."""

@@ -21,10 +21,8 @@ def check_finish(config: RunConfig, method: Method) -> None:
     known = [*HEADS.names(), *KINDS]
     if finish.kind is not None and finish.kind not in known:
         raise ConfigError(f"finish.kind: {describe_unknown_name(finish.kind, known)}")
-    if finish.kind == ROUND and config.air.privacy != "none":
-        raise ConfigError("air.privacy: a round more would tell more than was promised; leave --finish round out")
-    if finish.kind == ROUND and config.train.lr_schedule == "cosine":
-        raise ConfigError("train.lr-schedule: cosine has no rate left for a round more; leave --finish round out")
+    if finish.kind == ROUND:
+        _check_round(config)
     if is_head(finish.kind) and finish.epochs == 0:
         raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
     usual = default_finish(method, finish.kind)
@@ -36,8 +34,26 @@ def check_finish(config: RunConfig, method: Method) -> None:
             )
 
 
+def _check_round(config: RunConfig) -> None:
+    """Raise ConfigError where a round more cannot have all tested clients, or has others than the round before it."""
+    air, train = config.air, config.train
+    asked = {
+        "air.privacy": air.privacy != "none",
+        "air.repeat": getattr(air.options, "repeat", True) is False,
+        "air.coverage": getattr(air.options, "coverage", "repetition") != "repetition",
+        "network.kind": config.network.kind != "list",  # SNRs and airtimes are those of a round's part of the band
+        "channel.users": (getattr(config.channel.options, "users", 1) or 1) > 1,
+        "train.deadline_s": train.deadline_s is not None,
+        "train.patience": train.patience is not None,
+    }
+    if found := next((name for name, is_set in asked.items() if is_set), None):
+        raise ConfigError(f"finish.kind: a round more of all clients does not go with {spell_option(found)}")
+
+
 def _explain_unused(config: RunConfig) -> str:
     """Explain why a field of `finish` has no effect on a run."""
+    if config.finish.kind == ROUND:
+        return "a round more trains by the run's optimiser, and the method has no last stage of its own"
     if config.finish.epochs == 0:
         return "finish.epochs is 0"
     if holds_classifier(config.finish.kind):

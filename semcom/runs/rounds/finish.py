@@ -48,6 +48,8 @@ def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
     world.session.tally.begin(world.config.train.rounds + 1)
     if world.config.finish.kind == ROUND:
         state = method.round(state, world)
-        return method.finish(state, world) or method.views(state, world)
+        usual = method.views(state, world)  # of the round more, all of them, behind those of the method's own stage
+        last = method.finish(state, world) or {}
+        return {**last, **{name: view for name, view in usual.items() if name not in last}}
     last = method.finish(state, world) or {}
     return {**finish_views(world, last or usual), **last} if asked else last

@@ -255,7 +255,7 @@ def _mark_training(plan: Plan, train: Train | None) -> Plan:
 
 
 def _check_processes(left: Sequence[RunConfig], jobs: int | None, backend: str, own: bool) -> int | None:
-    """Check that runs reach their processes, and that these fit; return how many of them loky is to have."""
+    """Check that runs reach their processes, and that these fit; return the number of jobs, of loky no idle ones."""
     elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
     for config in left if elsewhere and not own else ():
         check_reaches_processes(elsewhere, config)

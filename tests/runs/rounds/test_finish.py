@@ -270,13 +270,17 @@ def test_after_a_round_more_no_model_is_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"air": {"privacy": "gaussian"}}, "air.privacy: a round more would tell more than was promised"),
-        ({"train": {"lr_schedule": "cosine"}}, "train.lr-schedule: cosine has no rate left"),
+        ({"air": {"privacy": "gaussian"}}, "not go with air.privacy"),
+        ({"train": {"patience": 2}, "partition": {"validation": 0.2}}, "not go with train.patience"),
+        ({"network": {"kind": "cell"}}, "not go with network.kind"),
+        ({"air": {"rate": "capacity", "options": {"repeat": False}}}, "not go with air.repeat"),
+        ({"finish": {"lr": 0.1}}, "trains by the run's optimiser"),
     ],
 )
 def test_a_round_more_is_refused_where_there_is_none(options: dict[str, Any], why: str) -> None:
+    finish = {"kind": "round", **options.pop("finish", {})}
     with pytest.raises(ConfigError, match=why):
-        resolve(worlds.request("fedavg", **options, finish={"kind": "round"}))
+        resolve(worlds.request("fedavg", **options, finish=finish))
 
 
 @pytest.mark.parametrize("method", ["fedavg_ft", "repper"])
