@@ -109,7 +109,62 @@ OWN: Mapping[str, tuple[Candidate, ...]] = {
     ),
 }
 """Method -> its candidates in place of Adam's rates alone, semcom's defaults first."""
-CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
+CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+    "small": {
+        "cifar10": {
+            "apfl": 1,
+            "ditto": 5,
+            "fedala": 3,
+            "fedamp": 1,
+            "fedavg": 1,
+            "fedavg_ft": 5,
+            "fedbabu": 3,
+            "fedcl": 1,
+            "fedcosr": 1,
+            "fedcrc": 1,
+            "feddyn": 5,
+            "fedgh": 5,
+            "fedpac": 1,
+            "fedper": 3,
+            "fedprox": 1,
+            "fedprox_ft": 5,
+            "fedrep": 1,
+            "fedrod": 1,
+            "lg_fedavg": 1,
+            "local": 1,
+            "moon": 7,
+            "perfedavg": 2,
+            "pfedme": 4,
+            "scaffold": 2,
+        },  # fmt: skip
+        "cifar100": {
+            "apfl": 1,
+            "ditto": 5,
+            "fedala": 3,
+            "fedamp": 1,
+            "fedavg_ft": 5,
+            "fedbabu": 1,
+            "fedcl": 1,
+            "fedcosr": 1,
+            "fedcrc": 3,
+            "feddbe": 3,
+            "fedgh": 1,
+            "fedpac": 1,
+            "fedper": 1,
+            "fedproto": 1,
+            "fedprox": 3,
+            "fedprox_ft": 3,
+            "fedrep": 1,
+            "fedrod": 1,
+            "lg_fedavg": 1,
+            "local": 1,
+            "moon": 6,
+            "perfedavg": 3,
+            "pfedme": 3,
+            "repper": 1,
+        },  # fmt: skip
+    }
+}
 """Scale -> dataset -> method -> place of the candidate that `benchmark-rates` chose; others have the first."""
 
 
