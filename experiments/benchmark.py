@@ -81,18 +81,23 @@ COMMON: tuple[Candidate, ...] = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"tra
 """Candidate rates of Adam."""
 SGD: tuple[Candidate, ...] = tuple({"train.optimizer": "sgd", "train.lr": rate} for rate in (0.05, 0.1))
 """Rates of the optimiser that the papers of SCAFFOLD and FedDyn have."""
-WHOLE: tuple[Candidate, ...] = tuple(
-    {"train.lr": rate, "hyper.tune": "all", "finish.epochs": 10} for rate in (0.001, 0.003)
-)
+WHOLE: Candidate = {"hyper.tune": "all", "finish.epochs": 10}
 """Fine-tuning of the whole model."""
+
+
+def _add(*settings: Candidate) -> tuple[Candidate, ...]:
+    """List Adam's rates, then each of some settings with the first two of these."""
+    return (*COMMON, *({**rate, **more} for more in settings for rate in COMMON[:2]))
+
+
 OWN: Mapping[str, tuple[Candidate, ...]] = {
-    "moon": (*COMMON, *({"train.lr": rate, "hyper.mu": mu} for mu in (1.0, 0.1) for rate in (0.001, 0.003))),
+    "moon": _add({"hyper.mu": 1.0}, {"hyper.mu": 0.1}),
     "scaffold": (*COMMON, *SGD),
     "feddyn": (*COMMON, *SGD),
-    "fedavg_ft": (*COMMON, *WHOLE),
-    "fedprox_ft": (*COMMON, *WHOLE),
-    "ditto": (*COMMON, *({"train.lr": rate, "hyper.lam": 0.1} for rate in (0.001, 0.003))),
-    "fedgh": (*COMMON, *({"train.lr": rate, "hyper.server_lr": 0.1} for rate in (0.001, 0.003))),
+    "fedavg_ft": _add(WHOLE),
+    "fedprox_ft": _add(WHOLE),
+    "ditto": _add({"hyper.lam": 0.1}),
+    "fedgh": _add({"hyper.server_lr": 0.1}),
     "pfedme": (
         PAIRS["pfedme"][FIRST],
         PAIRS["pfedme"][2],

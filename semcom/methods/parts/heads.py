@@ -28,12 +28,12 @@ def with_classifiers(world: World, bodies: Population, kind: str | None = None, 
     Args:
         world: the run.
         bodies: n models, used for their encoders.
-        kind: `svm`, `lr`, or a head, which is trained from fresh weights (None: the run's).
+        kind: `svm`, `lr`, or a head, which is trained from fresh weights (any other, as None: the run's head).
         phase: training of a head (None: for `finish.epochs`, logged as "head").
     """
     if holds_classifier(kind):
         return View(bodies, linear_scores, linear_classifiers(world, bodies, kind))
-    heads = world.heads(kind or world.config.model.head, bodies.ids)
+    heads = world.heads(kind if is_head(kind) else world.config.model.head, bodies.ids)
     return View(train_heads(world, bodies, heads, phase or Phase("head", epochs=world.config.finish.epochs)))
 
 

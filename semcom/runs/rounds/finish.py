@@ -43,13 +43,13 @@ def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
         state: after the last round, T.
         world: of the run.
     """
-    asked = world.config.finish.kind not in (None, ROUND)
-    usual = method.views(state, world) if asked else {}  # of round T
+    kind = world.config.finish.kind
+    usual = method.views(state, world) if kind not in (None, ROUND) else {}  # of round T
     world.session.tally.begin(world.config.train.rounds + 1)
-    if world.config.finish.kind == ROUND:
+    if kind == ROUND:
         state = method.round(state, world)
-        usual = method.views(state, world)  # of the round more, all of them, behind those of the method's own stage
-        last = method.finish(state, world) or {}
-        return {**last, **{name: view for name, view in usual.items() if name not in last}}
+        usual = method.views(state, world)
     last = method.finish(state, world) or {}
-    return {**finish_views(world, last or usual), **last} if asked else last
+    if kind == ROUND:
+        return {**last, **{name: view for name, view in usual.items() if name not in last}}
+    return {**finish_views(world, last or usual), **last} if kind is not None else last

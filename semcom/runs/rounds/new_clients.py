@@ -10,7 +10,6 @@ import numpy as np
 from torch import Tensor
 
 from semcom.channels import Link
-from semcom.config import ROUND
 from semcom.data.federation import Federation
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
@@ -56,8 +55,7 @@ def evaluate_new_clients(
         found["global"] = View(usual.share({name: model[name] for name in usual.named()}))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
-    kind = None if config.finish.kind == ROUND else config.finish.kind
-    own = with_classifiers(joined, received, kind, Phase(steps=config.new_steps))
+    own = with_classifiers(joined, received, config.finish.kind, Phase(steps=config.new_steps))
     return evaluate_views(joined.session, {**found, "head": own})
 
 

@@ -256,6 +256,15 @@ def test_a_round_more_is_the_next_round(method: str) -> None:
     assert found.keys() >= last.keys() and len(more.metrics) == 2
 
 
+def test_new_clients_join_after_the_round_more() -> None:
+    """They get the model of a run of as many rounds, and a head of its kind."""
+    more, next_ = (
+        run(worlds.request("fedavg", new_clients=2, new_steps=3, finish=finish, train={"rounds": n}))
+        for n, finish in ((2, {"kind": "round"}), (3, {}))
+    )
+    assert more.summary["new_clients"] == next_.summary["new_clients"]
+
+
 def test_after_a_round_more_no_model_is_an_earlier_one() -> None:
     """With half of the clients in a round some heads would be an earlier one's; all clients' heads have moved."""
     part = {"train": {"rounds": 2, "participation": 0.5}}
