@@ -130,7 +130,7 @@ def read_table(path: Path) -> pd.DataFrame:
         with open_file(path) as file:
             frame = pd.read_parquet(file)
     except (OSError, ValueError) as error:  # pyarrow's own errors are both
-        reason = "there is no such file" if not path.exists() else str(error).splitlines()[0]
+        reason = str(error).splitlines()[0] if path.exists() else "a sweep leaves its table when it ends"
         raise ConfigError(f"results: {path} cannot be read: {reason}") from None
     if "variant" not in frame and "method" in frame:  # of a version in which each method had one
         frame.insert(0, "variant", frame["method"])

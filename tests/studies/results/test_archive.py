@@ -30,7 +30,7 @@ from semcom.plots.report.names import Names
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.result.places import Places
 from semcom.studies.results import archive, table
-from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.archive import pack_archive, read_stored_table
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from tests.archives import open_runs
@@ -57,6 +57,12 @@ def folder(tmp_path: Path) -> Path:
     sweep = {"experiment": "", "scale": "", "command": "semcom sweep", "variants": variants}
     (found / SWEEP).write_text(json.dumps({**sweep, "set": {"data.root": str(tmp_path), "clients": 2}}))
     return found
+
+
+def test_a_sweep_that_has_not_ended_has_no_table(folder: Path) -> None:
+    for path in (folder, pack_archive(folder)):
+        with refuses("results", "a sweep leaves its table when it ends"):
+            read_stored_table(path)
 
 
 def test_an_archive_is_the_study_of_its_folder(folder: Path) -> None:
