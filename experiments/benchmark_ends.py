@@ -24,6 +24,7 @@ SETTING = (*DIVISION, "clients", "model.encoder")
 CONTROL = "fedavg_ft"
 """Method that the others are tested against."""
 NUMBERS = ("accuracy", "pooled", "worst10")
+COSTS = ("floats", "samples", "seconds")
 CONSTANT = {"own": "each client's most frequent class", "common": "the most frequent class of all"}
 """Constant answers in summary.json -> their names."""
 LEAD = 2.0
@@ -40,15 +41,15 @@ def read_final(run: Stored, view: str) -> dict[str, Any]:
 def tabulate_views(of: Study) -> pd.DataFrame:
     """Tabulate runs and views: variant, the fields of `SETTING`, seed, view, counts, guess and numbers.
 
-    Numbers are `NUMBERS`, floats (of a client in a round, both ways), seconds (of all sections of the run), and the
-    accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked by. A failed run has one row without
-    a view or numbers, and counts as guessing.
+    Numbers are `NUMBERS`, `COSTS` (floats of a client in a round, both ways; training samples of all rounds; seconds of
+    all sections of the run), and the accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked
+    by. A failed run has one row without a view or numbers, and counts as guessing.
 
     Raises:
         ConfigError: no run has finished.
     """
     rows = []
-    numbers = (*NUMBERS, "floats", "seconds", *CONSTANT)
+    numbers = (*NUMBERS, *COSTS, *CONSTANT)
     for run in of.stored:
         fields = {name: run.fields.get(name) for name in (*SETTING, "seed")}
         row: dict[str, Any] = {"variant": run.variant, **fields, "view": None, "counts": True, "guess": True}
@@ -56,6 +57,7 @@ def tabulate_views(of: Study) -> pd.DataFrame:
             counting = VIEWS.get(run.variant, run.headline)
             whole = {name: run.summary.get("constant", {}).get(name) for name in CONSTANT}  # None in older runs
             whole["floats"] = sum(way["floats"] for way in run.summary.get("traffic", {}).values())
+            whole["samples"] = run.summary.get("samples")
             whole["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
             for view in run.summary["views"]:
                 end = read_final(run, view)
@@ -85,17 +87,18 @@ def average_settings(ends: pd.DataFrame, all_runs: bool = False, by: str = "vari
 
     Args:
         ends: result of `select_ends`.
-        all_runs: whether runs that guess count too.
+        all_runs: whether runs that guess count too; a failed one then has 0.
         by: column in place of variant.
 
     Returns:
-        Columns: `by`, `SETTING`, mean (accuracy; -1 if all runs guess, which is the last place), `NUMBERS`, floats and
-        seconds, guesses (their number), n (all seeds).
+        Columns: `by`, `SETTING`, mean (accuracy; -1 if all runs guess, which is the last place), `NUMBERS`, `COSTS`
+        (medians, as a run may have waited), guesses (their number), n (all seeds).
     """
-    shown = [*NUMBERS, "floats", "seconds"]
-    kept = ends if all_runs else ends.assign(**{name: ends[name].mask(ends["guess"]) for name in NUMBERS})
+    there = ends[list(NUMBERS)]
+    kept = ends.assign(**(there.fillna(0.0) if all_runs else there.mask(ends["guess"])))
     groups = kept.groupby([by, *SETTING], sort=False, dropna=False)
-    found = groups[shown].mean().assign(guesses=groups["guess"].sum(), n=groups.size()).reset_index()
+    counted = {"guesses": groups["guess"].sum(), "n": groups.size()}
+    found = groups[list(NUMBERS)].mean().join(groups[list(COSTS)].median()).assign(**counted).reset_index()
     return found.assign(mean=found["accuracy"].fillna(-1.0))
 
 

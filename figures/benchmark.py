@@ -18,6 +18,7 @@ from semcom.studies.names import SHIPPED
 from semcom_papers.experiments.benchmark_ends import (
     CONSTANT,
     CONTROL,
+    COSTS,
     NUMBERS,
     SETTING,
     average_settings,
@@ -79,7 +80,7 @@ def tabulate_methods(ends: pd.DataFrame) -> pd.DataFrame:
         row["mean rank, all runs"] = f"{with_guesses[rank['variant']]:.1f}"
         row |= {f"p against {CONTROL}": f"{against[rank['variant']]:.2g}" if rank["variant"] in against else ""}
         row |= {name: _format_cell(own.loc[name]) for name in dict.fromkeys(cells["setting"]) if name in own.index}
-        row |= {"floats": f"{own['floats'].mean():,.0f}", "seconds": f"{own['seconds'].mean():.0f}"}
+        row |= {name: f"{own[name].mean():,.0f}" for name in COSTS}
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 

@@ -258,7 +258,7 @@ def carry_out_sweep(words: list[str]) -> None:
             request = add_reused_variants(early.name, request, wanted.reuse)
             asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
-            drawings = find_drawings_for(declared, plan.experiment, plan.scale)
+            drawings = [] if request.tune else find_drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
             from semcom.studies.sweep.sweep import show_plan
 

@@ -109,7 +109,7 @@ def _ends(values: dict[tuple[str, int], list[float]], guess: tuple[str, int, int
     return pd.DataFrame(
         {"variant": name, **where, "clients": clients, "seed": seed, "guess": (name, clients, seed) == guess}
         | {"view": "personal", "counts": True, **dict.fromkeys(end.NUMBERS, value)}
-        | {"floats": 1.0, "seconds": 1.0, "own": 0.5, "common": 0.1}
+        | {**dict.fromkeys(end.COSTS, 1.0), "own": 0.5, "common": 0.1}
         for (name, clients), of_seeds in values.items()
         for seed, value in enumerate(of_seeds)
     )
@@ -145,7 +145,7 @@ def _grid(value: Callable[[str, of.Division, int, int], float], clients: Sequenc
             view = "global" if name == "fedavg" else "personal"
             run = {"variant": name, **where, "seed": seed, "view": view, "counts": True, "guess": False}
             accuracy = value(name, division, size, seed)
-            rows.append({**run, **dict.fromkeys(end.NUMBERS, accuracy), "floats": 1.0, "seconds": 1.0})
+            rows.append({**run, **dict.fromkeys(end.NUMBERS, accuracy), **dict.fromkeys(end.COSTS, 1.0)})
     return pd.DataFrame(rows)
 
 
@@ -257,7 +257,7 @@ def test_other_views_and_answers_that_never_change_stand_beside() -> None:
         lines = [{"views": {"global": end}}, {"views": {"personal": tuned}}]
         summary = {"views": {"global": {}, "personal": {}}, "constant": {"own": 0.5 + seed / 10, "common": 0.1}}
         summary |= {"traffic": {"up": {"floats": 3.0}, "down": {"floats": 4.0}}}
-        summary |= {"seconds": {"train": 2.0, "train/step": 1.0, "setup": 1.0}}
+        summary |= {"samples": 90, "seconds": {"train": 2.0, "train/step": 1.0, "setup": 1.0}}
         known = {"variant": name, "status": "done", "summary": summary, "headline": "global", "lines": lambda: lines}
         return SimpleNamespace(fields={**fields, "seed": seed}, **{**known, **own})
 
@@ -270,9 +270,12 @@ def test_other_views_and_answers_that_never_change_stand_beside() -> None:
         ["fedavg", "global", 0.4, False],
         ["fedavg", -1, -1, True],
     ]
-    assert ends[["floats", "seconds"]].iloc[0].tolist() == [7, 3]
+    assert ends[["floats", "samples", "seconds"]].iloc[0].tolist() == [7, 90, 3]
     means = end.average_settings(ends).set_index("variant")
     assert means.loc["fedavg", ["mean", "guesses", "n"]].tolist() == [0.4, 1, 2]
+    assert end.average_settings(ends, all_runs=True).set_index("variant").loc["fedavg", "mean"] == 0.2  # failed: 0
+    waited = end.average_settings(pd.concat([ends, ends.iloc[:1].assign(seconds=900.0)])).set_index("variant")
+    assert waited.loc["fedbabu", "seconds"] == 3
     beside = figure.tabulate_beside(views).set_index("answers")["cifar10, m = 2, 20 clients"]
     assert beside.to_dict() == {
         "FedBABU, global": "40.0 / 50.0 / 30.0",

@@ -35,6 +35,8 @@ class Request:
     """Axes in the place of those of the same fields, or beside them; seeds are one."""
     tune: tuple[Axis, ...] = ()
     """Axes whose best value is chosen for each variant before the study begins, see `semcom.studies.sweep.tune`."""
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Variant -> dotted field -> value of its own, as `semcom.studies.sweep.tune` has chosen it."""
     words: str = ""
     """The call that makes the request, as sweep.json keeps it: a line for a shell, or of Python."""
 
@@ -105,11 +107,12 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     for name in common:
         _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    variants = _choose_variants(declared, request.methods)
+    variants = choose_variants(declared, request.methods)
     if joining := list_joining_methods(declared, request.methods):
         own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
         variants = tuple(dataclasses.replace(v, set=own) if v.name in joining else v for v in variants)
+    variants = tuple(dataclasses.replace(v, set={**v.set, **request.own.get(v.name, {})}) for v in variants)
     base = set_fields(replace_option_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
@@ -117,8 +120,12 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     return found
 
 
-def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
-    """Choose the variants of these names, in the order of the declaration; methods that join it come last."""
+def choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """Choose the variants of these names, in the order of the declaration; methods that join it come last.
+
+    Raises:
+        ConfigError: a name is neither, or there is none.
+    """
     compared = {variant.name: variant for variant in declared.compared()}
     compared |= {name: Variant(name, name) for name in list_joining_methods(declared, names)}
     unknown = [name for name in names or () if name not in compared]

@@ -150,7 +150,7 @@ def show_plan(
         ConfigError: see `preview_sweep`, `semcom.studies.sweep.divisions.check_sweep_data` and
             `semcom.studies.sweep.tune.check_tuning_is_apart`.
     """
-    say(preview_sweep(plan, shard, jobs or 1, reuse))
+    say(preview_sweep(plan, shard, jobs or 1, () if searched else reuse))
     check_sweep_data(plan.runs.values())
     if searched is not None:
         check_tuning_is_apart(plan, *searched)
@@ -175,7 +175,7 @@ def carry_out_search(
         raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
     check_tuning_is_apart(search, *asked)
     with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
-        execute_sweep(search, **(how or {}))
+        execute_sweep(search, **{**(how or {}), "reuse": ()})  # studies to reuse have other seeds
     return plan_tuned(search, *asked)
 
 

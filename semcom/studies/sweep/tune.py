@@ -30,7 +30,7 @@ from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import mark_images
 from semcom.studies.sweep.plan import Plan, declare_features, locate_results, make_plan
-from semcom.studies.sweep.request import SEED, Request, apply_request
+from semcom.studies.sweep.request import SEED, Request, apply_request, choose_variants, list_joining_methods
 from semcom.tasks.metric import read_headline
 
 SEARCH, TUNED = "search", "tuned.md"
@@ -50,7 +50,7 @@ def plan_search(
     none of them uses is refused.
     """
     declared, scale, request = _declare_search(name, scale, request, out)
-    methods = [v.method for v in declared.compared() if request.methods is None or v.name in request.methods]
+    methods = [variant.method for variant in choose_variants(declared, request.methods)]
     for field in (field for axis in request.tune for field in axis.fields):
         if methods and all(_list_untaken([field], method) for method in methods):
             raise ConfigError(f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out")
@@ -66,13 +66,18 @@ def plan_search(
 def _declare_search(
     name: str | None, scale: str | None, request: Request, out: Path | str | None
 ) -> tuple[Experiment, str, Request]:
-    """Find what is searched, as `declare_features` does; no variant has tuned fields that its method does not take."""
+    """Find what is searched, as `declare_features` does; no variant has tuned fields that its method does not take.
+
+    Where methods of plug-ins join an experiment, they alone are searched.
+    """
     declared, scale, request = declare_features(name, scale, request, out)
+    if joining := list_joining_methods(declared, request.methods):
+        request = dataclasses.replace(request, methods=tuple(joining))
     fields = [name for axis in request.tune for name in axis.fields]
     grid = declared.scales[scale]
     own = {
         variant.name: {**grid.own.get(variant.name, {}), **dict.fromkeys(_list_untaken(fields, variant.method))}
-        for variant in declared.compared()
+        for variant in choose_variants(declared, request.methods)
     }
     return dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)}), scale, request
 
@@ -138,15 +143,9 @@ def plan_tuned(
     lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
     if lost:
         raise RunError(f"tune: all candidates of {lost[0]} diverged; give others")
-    declared, scale, request = declare_features(name, scale, request, out)
-    variants = tuple(
-        dataclasses.replace(variant, set={**variant.set, **_name_values(fields, chosen[variant.name], variant.method)})
-        if variant.name in chosen
-        else variant
-        for variant in declared.compared()
-    )
-    tuned = dataclasses.replace(declared, variants=variants)
-    plan = make_plan(name, scale, request, plugins, out, declared=tuned)
+    methods = {variant: search.runs[key].method for key, variant in search.variants.items()}
+    own = {variant: _name_values(fields, values, methods[variant]) for variant, values in chosen.items()}
+    plan = make_plan(name, scale, dataclasses.replace(request, own=own), plugins, out)
     rows = [
         [variant, *map(format_plain_value, values), text, "chosen" if values == chosen[variant] else ""]
         for (variant, values), text in shown.items()

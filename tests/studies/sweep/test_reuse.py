@@ -255,3 +255,28 @@ def test_method_of_a_plugin_joins_an_experiment_beside_the_runs_that_another_stu
     assert set(frame["train.lr"][mine]) == {0.25} and 0.25 not in set(frame["train.lr"][~mine])
     alone = make_plan("demo", "smoke", parse_request("joins-demo"), [str(plugin)], tmp_path / "alone")
     assert set(alone.variants.values()) == {"joins-demo"}
+
+
+def test_a_method_that_joins_is_tuned_by_itself(
+    three: Path, tmp_path: Path, own_names: None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is chosen is its own alone; the others' runs are taken over as they are, and are not searched."""
+
+    def validated(config: RunConfig) -> None:
+        """A higher rate is better on validation images."""
+        run(config)
+        summary = json.loads((Path(str(config.out)) / SUMMARY).read_text())
+        summary["views"]["personal"]["validation"] = config.train.lr
+        write_summary(Path(str(config.out)), summary)
+
+    monkeypatch.setattr("semcom.run", validated)
+    plugin, out = tmp_path / "mine.py", tmp_path / "joined"
+    plugin.write_text(MINE)
+    asked = {"methods": "joins-demo", "plugins": [str(plugin)], "seeds": range(3), "set": {"hyper.pull": 0.75}}
+    frame = read_table(sweep("demo", reuse=[three], tune={"train.lr": (0.25, 0.5, 0.125)}, out=out, **asked))
+    mine, search = frame["variant"] == "joins-demo", read_table(out / "search")
+    assert set(search["variant"]) == {"joins-demo"} and len(search) == 3 * 3
+    assert set(frame["train.lr"][mine]) == {0.5} and set(frame["hyper.pull"][mine]) == {0.75}
+    assert set(frame["hash"][~mine]) == set(read_table(tmp_path / "three" / "results.parquet")["hash"])
+    alone = read_table(sweep("demo", out=tmp_path / "set", **{**asked, "set": {**asked["set"], "train.lr": 0.5}}))
+    assert set(alone["hash"]) == set(frame["hash"][mine])
