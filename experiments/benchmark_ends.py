@@ -25,6 +25,7 @@ CONTROL = "fedavg_ft"
 """Method that the others are tested against."""
 NUMBERS = ("accuracy", "pooled", "worst10")
 COSTS = ("floats", "samples", "seconds")
+"""Floats of a client in a round, both ways; training samples of all rounds; seconds of all sections of a run."""
 CONSTANT = {"own": "each client's most frequent class", "common": "the most frequent class of all"}
 """Constant answers in summary.json -> their names."""
 LEAD = 2.0
@@ -41,9 +42,8 @@ def read_final(run: Stored, view: str) -> dict[str, Any]:
 def tabulate_views(of: Study) -> pd.DataFrame:
     """Tabulate runs and views: variant, the fields of `SETTING`, seed, view, counts, guess and numbers.
 
-    Numbers are `NUMBERS`, `COSTS` (floats of a client in a round, both ways; training samples of all rounds; seconds of
-    all sections of the run), and the accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked
-    by. A failed run has one row without a view or numbers, and counts as guessing.
+    Numbers are `NUMBERS`, `COSTS`, and the accuracies of `CONSTANT`. `counts` is True for the view that a method is
+    ranked by. A failed run has one row without a view or numbers, and counts as guessing.
 
     Raises:
         ConfigError: no run has finished.

@@ -107,12 +107,13 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     for name in common:
         _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    variants = choose_variants(declared, request.methods)
+    own = dict(request.own)
     if joining := list_joining_methods(declared, request.methods):
-        own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
+        theirs = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
-        variants = tuple(dataclasses.replace(v, set=own) if v.name in joining else v for v in variants)
-    variants = tuple(dataclasses.replace(v, set={**v.set, **request.own.get(v.name, {})}) for v in variants)
+        own |= {name: {**theirs, **own.get(name, {})} for name in joining}
+    chosen = choose_variants(declared, request.methods)
+    variants = tuple(dataclasses.replace(v, set={**v.set, **own.get(v.name, {})}) for v in chosen)
     base = set_fields(replace_option_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})

@@ -77,7 +77,8 @@ def find_reusable_runs(
 def add_reused_variants(name: str | None, request: Request, studies: Sequence[Path | str] | Path | str) -> Request:
     """Add the variants of the studies to a request by which methods of plug-ins join an experiment.
 
-    So these stand beside what is there already. Any other request is returned as it is.
+    So these stand beside what is there already. Any other request is returned as it is; before a search, what is no
+    study is refused all the same, as its runs are looked for only afterwards.
 
     Args:
         name: of the experiment (None: a study without a declaration).
@@ -88,9 +89,12 @@ def add_reused_variants(name: str | None, request: Request, studies: Sequence[Pa
         ConfigError: one of the studies is no sweep's.
     """
     declared = None if name is None else find_experiment(name)
-    if declared is None or not list_joining_methods(declared, request.methods):
+    joins = declared is not None and bool(list_joining_methods(declared, request.methods))
+    if not (joins or request.tune):
         return request
     there = {variant for study in _list_studies(studies) for variant in _read_record(study)["variants"].values()}
+    if declared is None or not joins:
+        return request
     own = [variant.name for variant in declared.compared() if variant.name in there]
     return replace(request, methods=tuple(dict.fromkeys((*own, *(request.methods or ())))))
 

@@ -52,7 +52,7 @@ def plan_search(
     declared, scale, request = _declare_search(name, scale, request, out)
     methods = [variant.method for variant in choose_variants(declared, request.methods)]
     for field in (field for axis in request.tune for field in axis.fields):
-        if methods and all(_list_untaken([field], method) for method in methods):
+        if all(_list_untaken([field], method) for method in methods):
             raise ConfigError(f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out")
     axes = [axis for axis in request.axes if axis.fields != SEED]
     seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))

@@ -280,3 +280,10 @@ def test_a_method_that_joins_is_tuned_by_itself(
     assert set(frame["hash"][~mine]) == set(read_table(tmp_path / "three" / "results.parquet")["hash"])
     alone = read_table(sweep("demo", out=tmp_path / "set", **{**asked, "set": {**asked["set"], "train.lr": 0.5}}))
     assert set(alone["hash"]) == set(frame["hash"][mine])
+
+
+def test_a_study_that_is_none_is_refused_before_a_search(tmp_path: Path) -> None:
+    tune = {"train.lr": (0.25, 0.5)}
+    with refuses("reuse", "nowhere"):
+        sweep("demo", out=tmp_path / "tuned", seeds=(0,), tune=tune, reuse=[tmp_path / "nowhere"])
+    assert not (tmp_path / "tuned").exists()
