@@ -10,7 +10,8 @@ body for E epochs on CE + lam MSE to the global prototypes, from round 2 on (a c
 mean). The base station averages bodies by p_k and prototypes by counts. It combines heads for client i by the weights a
 on the simplex that minimise `a'Pa`, `P_jl = V_j [j = l] + <h_i - h_j, h_i - h_l>`. Weights up to 1e-3 are dropped and
 the others scaled to sum 1. A client for which the solver fails keeps its own head, as all do with `collaboration` off.
-Tests combine the averaged encoder and the combined heads.
+Tests combine the averaged encoder and the combined heads; `trained` is each client's model as its last training left
+it, which the authors' code measures too.
 
 Choices where the paper is silent: the head has the run's rate (`head_lr`; the authors' code: 0.1).
 
@@ -34,6 +35,7 @@ from semcom.engine.store.population import Population, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
@@ -80,9 +82,16 @@ class FedPAC(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """The encoder `[1, ...]` and heads `[K, ...]` in `model`, and the global `prototypes`."""
+        """The models and prototypes.
+
+        Attributes:
+            model: the encoder `[1, ...]` and heads `[K, ...]`.
+            prototypes: the global ones.
+            trained: whole models after training, `[K, ...]`.
+        """
 
         prototypes: Prototypes
+        trained: Population
 
     def __init__(self, hyper: FedPAC.Hyper) -> None:
         super().__init__(hyper)
@@ -90,7 +99,7 @@ class FedPAC(FedAvg):
 
     def setup(self, world: World) -> FedPAC.State:
         """Start from a common encoder and own heads, without any prototype."""
-        return self.State(world.population(shared=self.averages), Prototypes.none(world))
+        return self.State(world.population(shared=self.averages), Prototypes.none(world), world.population())
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Compute the body's loss per client, `[k]`; the mean squared error is over samples and features."""
@@ -110,7 +119,11 @@ class FedPAC(FedAvg):
         if self.hyper.collaboration:
             heads = self.combined(world.air.up(trained, "head.", since=received), *before, world)
         model = state.model.put(heads).share(newest)
-        return self.State(model, self.aligned(state.prototypes, trained, world))
+        return self.State(model, self.aligned(state.prototypes, trained, world), state.trained.put(trained))
+
+    def views(self, state: FedPAC.State, world: World) -> dict[str, View]:
+        """Evaluate as `FedAvg` does, and the models of each client's last training as `trained`."""
+        return super().views(state, world) | {"trained": View(state.trained)}
 
     def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:
         """Train the head, then the body.

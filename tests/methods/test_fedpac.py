@@ -44,7 +44,8 @@ def test_two_rounds_by_hand(head_lr: float | None) -> None:
     """Two epochs on the head, three on the body. In round 2 each feature is pulled to its class's prototype."""
     lam, count = 3.0, np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
     hyper = {"lam": lam, "head_epochs": 2, "head_lr": head_lr}
-    start, *after = rounds(toy_world("fedpac", hyper=hyper, train={"local_epochs": 3}), n=2)
+    w = toy_world("fedpac", hyper=hyper, train={"local_epochs": 3})
+    start, *after = rounds(w, n=2)
     received, shared = toys(start.model), None
     for state in after:
         trained = []
@@ -61,6 +62,7 @@ def test_two_rounds_by_hand(head_lr: float | None) -> None:
         shared = sum(count[k][:, None] * class_means(trained[k], k) for k in (0, 1)) / count.sum(0)[:, None]
         np.testing.assert_allclose(state.prototypes.values, shared, atol=1e-12)
         assert_toys(state.model, received)
+        assert_toys(FedPAC(w.config.hyper).views(state, w)["trained"].population, trained)
 
 
 def test_own_weights_are_fedrep(monkeypatch: pytest.MonkeyPatch) -> None:
