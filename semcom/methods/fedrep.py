@@ -8,7 +8,8 @@ batches.
 Choices where the paper is silent: none known.
 
 Departures: bodies are averaged by p_k, as in the authors' code (Algorithm 1: plain mean). That code adds a last round
-in which every client trains; here an absent client keeps its head.
+in which every client trains its head alone, on the body it received, and tests each client's own body and head after
+other rounds too; here an absent client keeps its head, and tests have the mean body.
 """
 
 from __future__ import annotations
