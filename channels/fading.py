@@ -138,7 +138,8 @@ class Rayleigh(Combined):
         """Options of block fading."""
 
         coherence: Coherence = "sample"
-        """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
+        """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round" of training,
+        or of tests; each tensor on the air has one of its own. With round_doppler all of a round have one."""
         round_doppler: float | None = None
         """Doppler frequency times the time from a round to the next, by which h of a round ("round" coherence) depends
         on that of others: correlation J0(2 pi n round_doppler) after n rounds (None: independent)."""

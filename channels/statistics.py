@@ -203,16 +203,22 @@ class ClientStatistics:
     def __init__(
         self, link: Link, powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
     ) -> None:
-        self.link, self.powers_beside = link, powers_beside
+        self.powers_beside = powers_beside
+        self._own, self._whole = link, link.broadcast()
 
-    def of(self, direction: str, client: int) -> Statistics:
-        """Find the statistics of a client's uplink or downlink."""
-        powers = self.powers_beside(direction, client)
-        return self._make(self.link.like(client), () if powers is None else tuple(powers.tolist()[1:]))
+    def choose_link(self, broadcast: bool = False) -> Link:
+        """Return the run's link, or that of a broadcast."""
+        return self._whole if broadcast else self._own
+
+    def of(self, direction: str, client: int, broadcast: bool = False) -> Statistics:
+        """Find the statistics of a client's uplink or downlink, or of what it hears of a broadcast."""
+        powers = None if broadcast else self.powers_beside(direction, client)
+        others = () if powers is None else tuple(powers.tolist()[1:])
+        return self._make(self.choose_link(broadcast).like(client), others, broadcast)
 
     @lru_cache(maxsize=256)  # noqa: B019 (a run has one)
-    def _make(self, client: int, others: tuple[float, ...]) -> Statistics:
-        return Statistics(self.link.of(client), others)
+    def _make(self, client: int, others: tuple[float, ...], broadcast: bool) -> Statistics:
+        return Statistics(self.choose_link(broadcast).of(client), others)
 
 
 def _make_generator() -> torch.Generator:

@@ -81,13 +81,26 @@ class Inversion:
         error = torch.zeros_like(values[0]) if arrives is None else ((arrives - 1) * values).sum(0)
         if noise is None:
             return error
-        rms = values.abs().square().mean(1).sqrt() if rms is None else rms
-        return error + noise * (rms * loudness).amax()
+        return error + noise * ((_find_rms(values) if rms is None else rms) * loudness).amax()
+
+    def find_loads(self, values: Tensor, loudness: Tensor, rms: Tensor | None = None) -> Tensor:
+        """Compute the mean power with which each client sends, over the largest that it has, `[n]`.
+
+        The client that sets alpha has 1, if powers follow the values; all have 1 without noise. Arguments as of
+        `error`.
+        """
+        needed = _find_rms(values) * loudness
+        most = (needed if rms is None else rms * loudness).amax()
+        return torch.where(most > 0, (needed / most).square(), 1.0)
 
     @property
     def _sent(self) -> Tensor:
         """Fraction of each client's numbers that arrives on average, `[n]`, or 1 if it never sends."""
         return torch.where(self.mean > 0, self.mean, 1.0)
+
+
+def _find_rms(values: Tensor) -> Tensor:
+    return values.abs().square().mean(1).sqrt()
 
 
 def _add_estimation_errors(gains: Tensor, csi_error: float, generator: torch.Generator) -> Tensor:

@@ -17,10 +17,10 @@ choose a batch size without a tiny rest.
 Choices where the paper is silent: `cap` 100, the largest number of epochs in a client's first learning of W.
 
 Departures: `p` counts parameter tensors, as in the authors' code (the paper: layers). From their code: the part is a
-random subset, in one order in all epochs of a round (there: a random slice in the order of the file); smaller last batches are
-kept (there: dropped, in local training and tests too); steadiness is of the epochs' mean losses (there: of their last
-mini-batches'); only the round's clients mix (there: all clients); `initialised` has the global model of the round's
-start (there: the newest), so our curve lags by one round.
+random subset, in one order in all epochs of a round (there: a random slice in the file's order); smaller last batches
+are kept (there: dropped, in local training and tests too); steadiness is of the epochs' mean losses (there: of their
+last mini-batches'); only the round's clients mix (there: all clients); `initialised` has the global model of the
+round's start (there: the newest), so our curve lags by one round.
 """
 
 from __future__ import annotations

@@ -109,3 +109,12 @@ def test_without_noise_and_fading_nothing_is_lost() -> None:
     values, snr = numbers(), torch.full((N,), math.inf, dtype=torch.float64)
     quiet = inversion(0.1, kind="awgn")
     assert not quiet.error(values, None, complexes(2, S), quiet.measure_loudness(snr)).any()
+
+
+def test_loads_are_powers_over_the_largest() -> None:
+    """Equal updates over AWGN at 20 and 0 dB: alpha is the weak one's, the strong one needs a 100th of its power."""
+    values, snr_db = numbers()[:1].expand(N, -1), torch.tensor([20.0, 0.0] * (N // 2), dtype=torch.float64)
+    quiet = inversion(0.1, kind="awgn")
+    loud = quiet.measure_loudness(snr_db)
+    assert quiet.find_loads(values, loud).tolist() == pytest.approx([0.01, 1.0] * (N // 2))
+    assert quiet.find_loads(0 * values, loud).tolist() == [1.0] * N, "alpha is as large as one likes"

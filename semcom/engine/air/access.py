@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +36,9 @@ class Access(Part):
     options: Any
     air: Any
     adds_up: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Prepare what a mean needs."""
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
@@ -97,6 +99,9 @@ class Superposed(Access):
             require("truncation_db", self.truncation_db, Rule(lambda v: -60 <= v <= 10, "a number from -60 to 10 dB"))
             require("csi_error", self.csi_error, NOT_NEGATIVE)
 
+    def __post_init__(self) -> None:
+        self._loads: list[tuple[int, Tensor]] = []  # of each tensor of a mean: its symbols, and the clients' loads
+
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
         """Yield the access if parameters are error-free, and its options if the channel does not fade."""
@@ -107,21 +112,23 @@ class Superposed(Access):
             yield from (("truncation_db", "{kind} does not fade"), ("csi_error", "{kind} does not fade"))
 
     def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
-        """Count one transmission with the energy of all clients."""
+        """Count one transmission of all, without its energy, which follows from the numbers."""
         floats = pop.numbers(part)
-        cost = self.air.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
-        self.air.add("up", pop.ids, floats, 0 * floats, Cost(cost.uses, cost.energy * len(floats)), once=True)
+        self.air.add("up", pop.ids, floats, 0 * floats, Cost(self._find_cost(pop, part).uses, 0 * floats), once=True)
         return pop
+
+    def _find_cost(self, pop: Population, part: Prefix) -> Cost:
+        return self.air.whole.cost(pop.numbers(part)[:1].astype(np.float64), pop.ids[:1])
 
     def average(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
     ) -> dict[str, Tensor]:
         """Add the error of the summed updates to the mean, and the difference of received models from those sent."""
-        # A power is spread over the whole band here, and over a client's part of it otherwise.
-        shares = 1 if self.air.powers_w is None else self.air.participants
+        self._loads.clear()
         mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
         stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
-        parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
+        # A power is spread over the whole band here, and over a client's part of it otherwise.
+        parts, shares = [Order(pop.at(c), weights.device)(weights) for c in stacks], self.air.find_shares(ids)
         uncoded, rms = [n for n, t in mean.items() if is_compressed(n, t)], None
         norm = self.air.privacy.find_sent_norm(sum(mean[n].numel() for n in uncoded), len(ids))
         if norm is not None:  # powers that followed the numbers would tell of them
@@ -138,6 +145,10 @@ class Superposed(Access):
             if sent is not None:
                 silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
+        if self._loads:
+            symbols, loads = zip(*self._loads, strict=True)
+            energy = self._find_cost(pop, part).energy * np.average([t.tolist() for t in loads], 0, symbols)
+            self.air.add("up", ids, 0 * ids, 0 * ids, Cost(0 * energy[:1], energy.sum(keepdims=True)), once=True)
         if silent:
             self.air.report("cut-off", cut := torch.cat(silent, 1).mean(1))
             arrivals = self.air.arrivals
@@ -146,7 +157,7 @@ class Superposed(Access):
             arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
         return mean
 
-    def _find_noise(self, weights: Tensor, rms: Tensor, ids: np.ndarray, shares: int) -> tuple[float, float]:
+    def _find_noise(self, weights: Tensor, rms: Tensor, ids: np.ndarray, shares: Any) -> tuple[float, float]:
         """Find the deviation of the channel's noise on a number of the sum, over the largest norm of a client's part.
 
         Args:
@@ -163,11 +174,12 @@ class Superposed(Access):
         loudness = inversion.measure_loudness(self._find_snr_db(ids, shares)).to(rms)
         return float((rms * loudness).amax() / 2**0.5 / (weights.amax() * self.air.privacy.norm)), reach
 
-    def _find_snr_db(self, ids: np.ndarray, shares: int) -> Tensor:
-        return self.air.uncoded.snr_db("up", ids) - 10 * math.log10(shares)
+    def _find_snr_db(self, ids: np.ndarray, shares: Any) -> Tensor:
+        snr_db = self.air.uncoded.snr_db("up", ids, True)
+        return snr_db - 10 * torch.as_tensor(np.log10(shares)).to(snr_db)
 
     def find_error(
-        self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1, rms: Tensor | None = None
+        self, name: str, values: Tensor, ids: np.ndarray, shares: Any = 1, rms: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Compute the received sum minus the true sum.
 
@@ -175,15 +187,16 @@ class Superposed(Access):
             name: of the tensor, for the draws.
             values: the summands, updates times their weights, `[n, ...]`.
             ids: the clients, `[n]`.
-            shares: width of the band over that of one client's part; the noise is so many times as strong.
+            shares: width of the band over that of one client's part, or `[n]`; the noise is so many times as strong.
             rms: of the clients' symbols, by which their powers are set, `[n]` (None: as it is).
 
         Returns:
             the error `[...]`, and the symbols that each client sends, `[n, s]` of 0 and 1 (None: all of them).
         """
         symbols, of = pair_numbers(values), self.air.uncoded
-        drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
-        gains, sent, inversion = of.link.gain(drawn), None, self._inversion(tuple(ids.tolist()))
+        drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1], True) for k in ids])
+        gains, sent = of.statistics.choose_link(True).gain(drawn), None
+        inversion = self._inversion(tuple(ids.tolist()))
         snr_db = self._find_snr_db(ids, shares)
         host: Any = {"loudness": inversion.measure_loudness(snr_db)}
         if gains is not None:
@@ -194,12 +207,14 @@ class Superposed(Access):
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
         error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"], rms)
+        self._loads.append((symbols.shape[1], inversion.find_loads(symbols, there["loudness"], rms)))
         return unpair_numbers(error[None], values[:1])[0], sent
 
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
     def _inversion(self, clients: tuple[int, ...]) -> Inversion:
         threshold, csi_error = 10 ** (self.options.truncation_db / 10), self.options.csi_error
         means = torch.tensor(
-            [self.air.uncoded.statistics.of("up", k).invert(threshold, csi_error) for k in clients], dtype=torch.float64
+            [self.air.uncoded.statistics.of("up", k, True).invert(threshold, csi_error) for k in clients],
+            dtype=torch.float64,
         )
         return Inversion(threshold, csi_error, *means.unbind(1))

@@ -63,9 +63,9 @@ class Air:
     Attributes:
         config: the section `air`.
         link: the run's channel, for uncoded exchange.
-        draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor; on the host.
+        draw: `(kind, name, client, numbers, broadcast) -> realisation`, keyed, for one client's tensor; on the host.
         key: `(kind, name, client) -> generator`, of such a realisation.
-        snr_db: `(direction, ids) -> [n]`, the clients' SNRs in dB; on the host.
+        snr_db: `(direction, ids, broadcast) -> [n]`, the clients' SNRs in dB; on the host.
         totals: the traffic of each direction so far.
         client_rounds: participating clients, summed over rounds.
         participants: clients of this round.
@@ -79,6 +79,7 @@ class Air:
         clock: the time of the run at which the round begins, s.
         timeline: the time of the round (None: not counted).
         clients: K, and `sampled`, whether a round's are a random choice of them, as privacy counts.
+        whole: the channel of a broadcast, or of all clients at once.
         access, compression, privacy, rates: the parts of the exchange that the configuration names.
         uncoded: transmissions of numbers without error correction.
         arrivals: clients that get through.
@@ -86,9 +87,9 @@ class Air:
 
     config: AirConfig
     link: Link
-    draw: Callable[[str, str, int, int], dict[str, Tensor]]
+    draw: Callable[[str, str, int, int, bool], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
-    snr_db: Callable[[Direction, np.ndarray], Tensor]
+    snr_db: Callable[[Direction, np.ndarray, bool], Tensor]
     totals: dict[Direction, Traffic] = field(default_factory=lambda: {"up": Traffic(), "down": Traffic()})
     client_rounds: int = 0
     participants: int = 0
@@ -105,9 +106,10 @@ class Air:
 
     def __post_init__(self) -> None:
         own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside)
-        channel = (self.link.carrier, self.draw, self.key, self.snr_db, statistics)
+        channel = (self.draw, self.key, self.snr_db, statistics)
+        self.whole = self.link.broadcast()
         self.uncoded = Uncoded(*channel)
-        self.rates = RATES.get(own.rate)(own.options, *channel, self.clock, self.logs)
+        self.rates = RATES.get(own.rate)(own.options, self.link.carrier, *channel, self.clock, self.logs)
         self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
         who = (self.clients, self.participants, self.sampled, not self.access.adds_up)
@@ -218,7 +220,7 @@ class Air:
         self._count(direction, ids, floats, broadcast, name)
         if self.config.parameters == "ideal":
             return values
-        return values + self.uncoded.draw_error(direction, name, values, ids, floats)
+        return values + self.uncoded.draw_error(direction, name, values, ids, floats, broadcast)
 
     def features(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, target_bits: float, back: bool = True
@@ -280,13 +282,15 @@ class Air:
         self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None
     ) -> Population:
         cohorts = []
-        # Each client hears its own copy of what they have in common.
-        for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
-            arrived = {}
+        # Each client hears its own copy of what they have in common, and that is broadcast.
+        each = zip(pop.spread(part).stacks(), pop.cohorts, map_update_starts(since, pop), strict=True)
+        for c, sent, start in each:
+            arrived, common = {}, {*sent.common} if direction == "down" else {*()}
             # Noise could turn BatchNorm's running variance negative, so that arrives without errors.
             for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
                 received, missed = start(n)
-                error = self.uncoded.draw_error(direction, name + n, c.tensors[n] - received, c.ids)
+                update = c.tensors[n] - received
+                error = self.uncoded.draw_error(direction, name + n, update, c.ids, broadcast=n in common)
                 arrived[n] = c.tensors[n] + (missed + error)
             cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
         return Population(tuple(cohorts))
@@ -305,7 +309,8 @@ class Air:
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False, name: str = ""
     ) -> None:
         if self.config.parameters == "analog":
-            self.add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
+            link = self.whole if broadcast else self.link
+            self.add(direction, ids, floats, 0 * floats, link.cost(floats, ids), broadcast)
             return
         self.add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
 
@@ -340,7 +345,8 @@ class Air:
         uses, energy = (np.array([c.max()]) if once else c for c in cost)
         energy = energy if once else energy * self.lowering(direction, ids)
         band = self._whole_hz if once else self._bandwidth(ids)
-        powered = self._whole_hz if direction == "down" else band  # what a transmit power is spread over
+        # What a transmit power is spread over; the users of a resource have equal parts of the base station's.
+        powered = self._whole_hz * self.link.users if direction == "down" and not once else band
         symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
         if self.timeline is not None:
             self.timeline.spend(ids, uses / band, "send_s" if direction == "up" else "receive_s")
@@ -359,3 +365,12 @@ class Air:
         """Compute each client's part of the band in Hz; equal parts are those of the round's clients, not of `ids`."""
         shares = self.link.shares
         return self._whole_hz * (self.link.users / self.participants if shares is None else np.array(shares)[ids])
+
+    def find_shares(self, ids: np.ndarray) -> np.ndarray | float:
+        """Find how many of its parts a client's power is spread over when all send at once, over the whole band.
+
+        1 without powers: an SNR is then that of any band.
+        """
+        if self.powers_w is None:
+            return 1
+        return self.participants if self.link.shares is None else 1 / np.array(self.link.shares)[ids]

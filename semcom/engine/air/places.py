@@ -114,7 +114,7 @@ class Placed(Places):
         power_dbm: float = 23.0
         """Transmit power of a client, over its part of the band."""
         base_power_dbm: float = 33.0
-        """Transmit power of the base station, over the whole band."""
+        """Transmit power of the base station, over the whole band; the users of a resource have equal parts of it."""
         noise_figure_db: float = 7.0
         """Noise figure of the receivers."""
 

@@ -21,6 +21,7 @@ from semcom.channels import Link
 from semcom.channels.coding.mcs import TABLE, capacity
 from semcom.channels.options import MEASURE, BaseOptions, Rule, require
 from semcom.channels.statistics import ROUNDING, ClientStatistics, Sender
+from semcom.config import ConfigError
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, Part, Planned
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 Direction = Literal["up", "down"]
 EFFICIENCIES = np.array(sorted(scheme.efficiency for scheme in TABLE))
 """Bits per channel use of 5G's schemes."""
+SLOW = 1e-6
+"""Bits per channel use below which a block is as long as with so many."""
 
 
 @dataclass
@@ -45,9 +48,9 @@ class Rates(Part):
 
     options: Any
     link: Link
-    draw: Callable[[str, str, int, int], dict[str, Tensor]]
+    draw: Callable[[str, str, int, int, bool], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
-    snr_db: Callable[[Direction, np.ndarray], Tensor]
+    snr_db: Callable[[Direction, np.ndarray, bool], Tensor]
     statistics: ClientStatistics
     clock: Callable[[], float]
     logs: bool
@@ -55,7 +58,7 @@ class Rates(Part):
     covers_all = True
 
     def __post_init__(self) -> None:
-        self._broadcast = ClientStatistics(self.link.broadcast())
+        """Prepare what follows from the options."""
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
@@ -112,7 +115,7 @@ class Fixed(Rates):
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Return the rate; warn if it is too high for the SNR of a client that sends or gets anything."""
         if self.logs and self.link.noisy and (bits > 0).any():
-            self._check_rate(float(self.snr_db(direction, ids[bits > 0]).amin()))
+            self._check_rate(float(self.snr_db(direction, ids[bits > 0], broadcast).amin()))
         return np.full(len(ids), self.options.bits_per_use)
 
     def _check_rate(self, snr_db: float) -> None:
@@ -162,17 +165,39 @@ class Capacity(Rates):
         self.repeats = self.options.repeat
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Compute the bits per use that all but a fraction `outage` of the clients' blocks carry, `[n]`."""
+        """Compute the bits per use that all but a fraction `outage` of the clients' blocks carry, `[n]`.
+
+        Raises:
+            ConfigError: that is nothing, as of a client whose way is blocked for longer.
+        """
+        limits = self.find_limits(direction, ids, bits, broadcast)
+        if (blocked := ids[(limits <= 0) & (bits > 0)]).size:
+            raise ConfigError(
+                f"air.rate: nothing gets through to or from client {blocked[0]} in {self.options.outage:g} of the time "
+                "or more; raise air.outage, or leave the client out (air.rate mcs with air.coverage none)"
+            )
+        return limits
+
+    def find_limits(
+        self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False
+    ) -> np.ndarray:
+        """Find what `choose` computes, which is 0 where nothing gets through."""
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
-        of = self._choose_statistics(broadcast).of
-        return np.array([of(direction, k).find_limit(s, self.options.outage) for k, s in senders], dtype=float)
+        of = self.statistics.of
+        return np.array([of(direction, k, broadcast).find_limit(s, self.options.outage) for k, s in senders], float)
 
     def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Compute the rates less the losses at them; see `Rates.measure`."""
+        """Compute the rates less the losses at them; see `Rates.measure`.
+
+        A block that is repeated in another fade arrives or not as if it were another one. Where h lasts for a round it
+        meets the same h again, until all repetitions together carry it: at the rate that this h carries.
+        """
         rates = self.choose(direction, ids, bits, broadcast)
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
-        of = self._choose_statistics(broadcast).of
-        return rates * np.array([1 - of(direction, k).find_outage(sender, rate) for k, sender, rate in senders])
+        if self.link.lasting:
+            return np.minimum(rates, [self._draw_block(direction, "", *sender, broadcast) for sender in senders])
+        of = self.statistics.of
+        return rates * np.array([1 - of(direction, k, broadcast).find_outage(s, rate) for k, s, rate in senders])
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
         """Draw the clients that lose their block, see `Rates.draw_losses`.
@@ -183,26 +208,25 @@ class Capacity(Rates):
         rates = self.choose(direction, ids, bits, down)
         sent = rates if direction == "up" or not len(ids) else np.full(len(ids), rates.min())
         each = zip(ids.tolist(), self._list_senders(direction, ids, bits, down), sent.tolist(), strict=True)
-        return np.array([self._draw_block(direction, name, *one) < one[2] * (1 - ROUNDING) for one in each], dtype=bool)
+        kept = [self._draw_block(direction, name, *one, down) >= one[2] * (1 - ROUNDING) for one in each]
+        return ~np.array(kept, dtype=bool)
 
-    def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender, rate: float) -> float:
+    def _draw_block(
+        self, direction: Direction, name: str, client: int, sender: Sender, rate: float, broadcast: bool
+    ) -> float:
         """Draw the bits per use that a client's block carries: without fading the rate itself, or by chance 0."""
-        alone, named = direction == "down" and self.link.users > 1 and not self.link.lasting, f"lost {name}"
-        statistics = self._choose_statistics(direction == "down").of(direction, client)
+        statistics, named = self.statistics.of(direction, client, broadcast), f"lost {name}"
         if not statistics.fades:
             generator = self.key("lost" if direction == "up" else "lost down", name, client)
             return 0.0 if float(torch.rand((), generator=generator)) < self.options.outage else rate
-        if self.link.block_fading and not alone:
-            return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
+        if self.link.block_fading:
+            return float(statistics.measure(self.draw(direction, named, client, 2, broadcast), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client), self.clock())
-
-    def _choose_statistics(self, broadcast: bool) -> ClientStatistics:
-        return self._broadcast if broadcast else self.statistics
 
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> list[Sender]:
         """List the senders of blocks, whose lengths follow from the rates, in steps of half an octave."""
-        ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
-        backoff, of = 10 ** (self.options.backoff_db / 10), self._choose_statistics(broadcast).of
+        ratios = torch.pow(10.0, self.snr_db(direction, ids, broadcast).double() / 10).tolist()
+        backoff, of = 10 ** (self.options.backoff_db / 10), self.statistics.of
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders
@@ -210,8 +234,8 @@ class Capacity(Rates):
         # correction suffices. Lengths in steps keep the number of cached statistics small.
         for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
             each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
-            known = rates or [of(direction, k).find_limit(s, self.options.outage) for k, s, _ in each]
-            uses = [max(1.0, n / rate) for n, rate in zip(bits.tolist(), known, strict=True)]
+            known = rates or [of(direction, k, broadcast).find_limit(s, self.options.outage) for k, s, _ in each]
+            uses = [max(1.0, n / max(rate, SLOW)) for n, rate in zip(bits.tolist(), known, strict=True)]
             steps = [round(2 * math.log2(n)) / 2 for n in uses]
             senders = [Sender(snr, backoff, 2**step) for snr, step in zip(ratios, steps, strict=True)]
         return senders
@@ -243,7 +267,7 @@ class MCS(Capacity):
     def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
         """Find the clients for which 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
         slowest = EFFICIENCIES[0] * (1 - ROUNDING)
-        up, down = super().choose("up", ids, bits), super().choose("down", ids, bits, broadcast=True)
+        up, down = self.find_limits("up", ids, bits), self.find_limits("down", ids, bits, broadcast=True)
         return (up >= slowest) & (down >= slowest)
 
     def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:

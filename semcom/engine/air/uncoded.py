@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.channels import Link
 from semcom.channels.power import PAIR, to_features, to_pairs
 from semcom.channels.statistics import ClientStatistics
 from semcom.engine.air.rates import Direction
@@ -22,18 +21,23 @@ class Uncoded:
     """Uncoded transmissions of a run.
 
     Attributes:
-        link, draw, key, snr_db: as of an `Air`.
+        draw, key, snr_db: as of an `Air`.
         statistics: of the link's fading.
     """
 
-    link: Link
-    draw: Callable[[str, str, int, int], dict[str, Tensor]]
+    draw: Callable[[str, str, int, int, bool], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
-    snr_db: Callable[[Direction, np.ndarray], Tensor]
+    snr_db: Callable[[Direction, np.ndarray, bool], Tensor]
     statistics: ClientStatistics
 
     def draw_error(
-        self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
+        self,
+        direction: Direction,
+        name: str,
+        values: Tensor,
+        ids: np.ndarray,
+        floats: np.ndarray | None = None,
+        broadcast: bool = False,
     ) -> Tensor:
         """Draw the error of uncoded values that are sent to or by each client, two numbers per symbol.
 
@@ -41,15 +45,15 @@ class Uncoded:
         so that zeros that are not sent lend no power.
         """
         symbols, rms = _scale_for_air(values, floats)
-        drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
-        snr_db = self.snr_db(direction, ids)
+        drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1], broadcast) for k in ids]
+        snr_db, link = self.snr_db(direction, ids, broadcast), self.statistics.choose_link(broadcast)
         host: Any = {"drawn": stack_realisations(drawn), "snr_db": snr_db}
-        if shrinks := self.link.equaliser == "mmse":
+        if shrinks := link.equaliser == "mmse":
             noise = zip(ids.tolist(), torch.pow(10.0, snr_db.double() / -10).tolist(), strict=True)
-            parts = [[self.statistics.of(direction, k).shrink(no)] for k, no in noise]
+            parts = [[self.statistics.of(direction, k, broadcast).shrink(no)] for k, no in noise]
             host["mean"] = torch.tensor(parts, dtype=snr_db.dtype)
         there = send_to_device(host, values.device)
-        got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
+        got = link.transmit(symbols, there["drawn"], there["snr_db"])
         error = got / there["mean"] - symbols if shrinks else got - symbols
         return weigh_values(rms.squeeze(1), unpair_numbers(error, values))
 

@@ -50,6 +50,7 @@ class Draws:
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
+        whole_link: that of broadcasts.
         quiet_link: the run's link reduced to its power normalisation.
         training_link: the link of local training: the run's, or without `train.through_link` the quiet one.
         task: of the run.
@@ -71,6 +72,7 @@ class Draws:
         timeline: Timeline | None = None,
     ) -> None:
         self.config, self.federation, self.device, self.link, self.split = config, federation, device, link, split
+        self.whole_link = link.broadcast()
         self.quiet_link = make_link("ideal" if link.normalises else "none")
         self.training_link = link if split or config.train.through_link else self.quiet_link
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
@@ -189,9 +191,15 @@ class Draws:
         """Find the time of the run at which this round begins, s."""
         return self.places.find_seconds(self.round)
 
-    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Compute the clients' mean SNRs in dB in this round, under power control, `[n]` on the host."""
-        if direction == "down" or self.link.power_control == "none":
+    def snr_db(self, direction: Direction, ids: np.ndarray, broadcast: bool = False) -> Tensor:
+        """Compute the clients' mean SNRs in dB in this round, under power control, `[n]` on the host.
+
+        A broadcast has all of the base station's power, the users of a resource equal parts of it.
+        """
+        if direction == "down":
+            users = self.link.users if self.places.powers_w is not None and not broadcast else 1
+            return self._snr_at_full_power(direction, ids) - 10 * math.log10(users)
+        if self.link.power_control == "none":
             return self._snr_at_full_power(direction, ids)
         return self._control_power([self.find_users_beside(int(k), self.link.users) for k in ids])[0][:, 0]
 
@@ -262,10 +270,11 @@ class Draws:
                 )
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
-    def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
+    def on_air(self, kind: str, name: str, client: int, numbers: int, broadcast: bool = False) -> dict[str, Tensor]:
         """Draw a realisation of the run's channel, on the host, for one uncoded tensor of a client."""
-        generator, more = self.key_on_air(kind, name, client), self._fades(self.link, [client], kind, "air", name)
-        now = self.link.at(self.find_seconds())
+        link = self.whole_link if broadcast else self.link
+        generator, more = self.key_on_air(kind, name, client), self._fades(link, [client], kind, "air", name)
+        now = link.at(self.find_seconds())
         return now.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
 
     def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:

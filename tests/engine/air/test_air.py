@@ -16,6 +16,7 @@ from semcom.engine.world import World
 from tests import worlds
 from tests.engine.visits import task
 from tests.methods import arms
+from tests.refusals import refuses
 from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
@@ -390,8 +391,45 @@ def test_all_at_once_takes_the_uses_of_one() -> None:
     w, _ = one_round("fedavg", {**SUPERPOSED, "bandwidth_hz": 1000.0}, 10.0)
     up = w.air.totals["up"]
     assert up.floats == 3 * (CONV + HEAD)
-    assert up.uses == math.ceil((CONV + HEAD) / 2) == up.energy_j / 3
+    assert up.uses == math.ceil((CONV + HEAD) / 2)
     assert up.airtime_s == pytest.approx(3 * up.uses / 1000)  # a client's own is a third of it
+
+
+def test_all_at_once_each_client_spends_what_the_common_alpha_needs() -> None:
+    """Equal weighted updates at 20, 0 and 10 dB need 0.01, 1 and 0.1 of a client's power."""
+    w = worlds.world("fedavg", (4, 4, 4), air=SUPERPOSED, channel={"snr_db": "20,0,10"})
+    start = models(w)
+    w.air.average(moved(start, 1.0), BOTH, torch.full((3,), 1 / 3, dtype=torch.float64), since=start)
+    up = w.air.totals["up"]
+    assert up.energy_j == pytest.approx(1.11 * up.uses, rel=1e-9)
+
+
+def test_all_at_once_a_power_is_spread_over_the_whole_band_from_a_part_of_any_width() -> None:
+    """In a cell an SNR is that of a client's own part: over the whole band it is lower by the part's share."""
+    shares, network = (0.5, 0.375, 0.125), {"kind": "cell"}
+    channel = {"kind": "ofdm", "profile": "rayleigh", "subcarriers": 24, "shares": shares}
+    w = worlds.world("fedavg", (4, 4, 4), air=SUPERPOSED, channel=channel, network=network)
+    places, ids = w.session.draws.places, np.arange(3)
+    whole = places.find_snr_db("up", ids, 1) + 10 * np.log10(shares)
+    seen = w.air.access._find_snr_db(ids, w.air.find_shares(ids))
+    np.testing.assert_allclose(seen, whole, rtol=1e-6)
+    loss = places.receive_dbm(0.0, ids, 1)
+    assert np.ptp(whole - loss) < 1e-9, "power less the noise of the whole band"
+
+
+def test_several_antennas_hear_no_sum_of_all() -> None:
+    with refuses("channel.antennas", 4, "superposed"):
+        worlds.world("fedavg", (4, 4), air=SUPERPOSED, channel={"kind": "rayleigh", "antennas": 4})
+
+
+def test_a_broadcast_fills_slots_of_the_whole_band() -> None:
+    """2,400 subcarriers carry 100 numbers to all in one slot, of which a client alone has a twentieth of the band."""
+    channel = {"kind": "ofdm", "profile": "rayleigh", "subcarriers": 2400}
+    w = worlds.world("fedavg", (4,) * 20, air={"parameters": "analog"}, channel=channel)
+    ids, floats = np.arange(20), np.full(20, 100)
+    w.air.send("down", "x", torch.randn(1, 100).double().expand(20, -1), ids, floats, broadcast=True)
+    once = w.air.totals["down"].uses
+    assert once == w.air.link.broadcast().cost(floats[:1], ids[:1]).uses[0] > 10 * w.air.link.cost(floats, ids).uses[0]
 
 
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])

@@ -18,6 +18,7 @@ from semcom.engine.world import World
 from tests import worlds
 from tests.engine.air.test_air import BOTH, models, moved
 from tests.methods import arms
+from tests.refusals import refuses
 
 SLOWEST = 2 * 120 / 1024
 """Bits per use of 5G's slowest scheme, QPSK at rate 120/1024."""
@@ -160,6 +161,23 @@ def test_each_client_is_in_outage_by_its_own_fading(city: str, order: np.ndarray
     rates = w.air.rates.choose("up", np.arange(4), np.full(4, 1e3))[np.argsort(order)]
     assert rates[::2] == pytest.approx(math.log2(11), rel=1e-6)
     assert rates[1::2] == pytest.approx(math.log2(1 - 10 * math.log(0.9)), abs=0.15)
+
+
+def test_a_client_that_is_blocked_for_longer_than_the_outage_is_refused_or_left_out(tmp_path: Path) -> None:
+    """Client 1 hears nothing in a fifth of its times."""
+    a = np.ones((2, 5, 1), dtype=complex)
+    a[1, 0] = 0
+    np.savez(tmp_path / "tunnel.npz", a=a, tau=np.zeros((2, 1)))
+    channel = {"kind": "cir", "path": str(tmp_path / "tunnel.npz")}
+    for name in ("capacity", "mcs"):
+        w = world(2, {"rate": name, "outage": 0.1}, **channel)
+        with refuses("air.rate", "client 1", 0.1):
+            w.air.up(w.population(), BOTH)
+        w = world(2, {"rate": name, "outage": 0.3}, **channel)
+        w.air.up(w.population(), BOTH)
+        assert 0 < w.air.totals["up"].uses < np.inf
+    w = world(2, {"rate": "mcs", "outage": 0.1, "coverage": "none"}, **channel)
+    assert w.sample().tolist() == [0]
 
 
 def test_all_at_once_is_unbiased_for_clients_that_differ(city: str, order: np.ndarray) -> None:

@@ -238,6 +238,61 @@ def test_uncoded_numbers_beside_unlike_powers_are_unbiased(combining: str) -> No
         assert abs(float(mine.mean())) < 5 * float(mine.std()) / n**0.5 + 0.005
 
 
+@pytest.mark.parametrize("users", [1, 2, 4])
+def test_the_users_of_a_resource_share_the_power_of_the_base_station(users: int) -> None:
+    """Whatever their number, the base station spends its power for as long as it sends, and no more."""
+    w = world({"kind": "rayleigh", "antennas": 4, "users": users}, network={"kind": "cell", "base_power_dbm": 30.0})
+    draws, ids = w.session.draws, np.arange(CLIENTS)
+    w.air.down(w.population(), "head.")
+    down = w.air.totals["down"]
+    assert down.energy_j == pytest.approx(1.0 * down.airtime_s / CLIENTS)
+    alone = draws.snr_db("down", ids, broadcast=True)
+    np.testing.assert_allclose(alone, draws.places.find_snr_db("down", ids, 1), rtol=1e-6)
+    np.testing.assert_allclose(alone - draws.snr_db("down", ids), 10 * np.log10(users), atol=1e-4)
+
+
+@pytest.mark.parametrize("channel", [{**SHARED, "combining": "mrc"}, {**GRID, "combining": "mrc"}])
+def test_nobody_else_is_sent_to_beside_a_broadcast(channel: dict[str, Any]) -> None:
+    """Without noise a model for all arrives as it is; each client's own one meets the others'."""
+    w = world({**channel, "snr_db": 200.0}, air={"parameters": "analog"})
+    common, own = w.population(shared=("encoder.", "head.")), w.population()
+    assert worlds.gap(w.air.down(common, "head."), common) < 1e-6
+    assert worlds.gap(w.air.down(own, "head."), own) > 0.01
+    prototypes = torch.randn(1, 8, dtype=torch.float64).expand(CLIENTS, -1)
+    ids, floats = np.arange(CLIENTS), np.full(CLIENTS, 8)
+    assert (w.air.send("down", "x", prototypes, ids, floats, broadcast=True) - prototypes).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("more", [{}, LASTING, SHARED, {**SHARED, **LASTING}])
+def test_a_broadcast_is_lost_as_often_as_asked(more: dict[str, Any]) -> None:
+    """Over fading that goes on, and beside users, too: a broadcast meets the single client's own h."""
+    w = world({"kind": "rayleigh", **more}, air={"rate": "capacity", "repeat": False})
+    lost = []
+    for round_ in range(1, 201):
+        w.session.tally.begin(round_)
+        lost += [*w.air.rates.draw_losses("down", np.arange(CLIENTS), np.full(CLIENTS, 1e4))]
+    # Fading of neighbouring rounds is correlated: as many independent draws as 200 rounds of 0.1 turns have.
+    independent = len(lost) / (10 if "round_doppler" in more else 1)
+    assert abs(np.mean(lost) - 0.1) < 5 * (0.09 / independent) ** 0.5
+
+
+@pytest.mark.parametrize("channel", [LASTING, {**SHARED, **LASTING}])
+def test_where_h_lasts_a_repetition_meets_it_again(channel: dict[str, Any]) -> None:
+    """A block gets through at once, or at the rate that the round's h carries, however often it is repeated."""
+    w = world({**channel, "snr_db": 10.0}, air={"rate": "capacity", "outage": 0.3, "backoff_db": 0.0})
+    ids, bits = np.arange(CLIENTS), np.full(CLIENTS, 1e4)
+    rate, seen = w.air.rates.choose("up", ids, bits), []
+    for round_ in range(1, 41):
+        w.session.tally.begin(round_)
+        seen.append(w.air.rates.measure("up", ids, bits))
+        if "users" not in channel:
+            h = [w.session.draws.on_air("up", "any", k, 2)["fading"].item() for k in range(CLIENTS)]
+            np.testing.assert_allclose(seen[-1], np.minimum(rate, np.log2(1 + 10 * np.abs(h) ** 2)), rtol=1e-5)
+    slow = np.array(seen) < rate * (1 - 1e-6)
+    assert 0.15 < slow.mean() < 0.45
+    assert np.array_equal(w.air.rates.measure("up", ids, bits), seen[-1])
+
+
 def test_fading_goes_on_in_all_that_a_client_sends() -> None:
     """Features, tests and models meet the h of the round; the downlink has one of its own."""
     w = world(LASTING)
