@@ -73,8 +73,10 @@ def tabulate_views(of: Study) -> pd.DataFrame:
 
 
 def select_ends(views: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of `tabulate_views` that count, one per run."""
-    return views[views["counts"]]
+    """Select the rows of `tabulate_views` that count, one per run, of the seeds that all variants of a setting have."""
+    ends = views[views["counts"]]
+    seeds = ends.groupby([*SETTING, "seed"], dropna=False)["variant"]
+    return ends[seeds.transform("nunique") == ends["variant"].nunique()]
 
 
 def read_ends(path: Path | str) -> pd.DataFrame:
@@ -105,15 +107,14 @@ def average_settings(ends: pd.DataFrame, all_runs: bool = False, by: str = "vari
 def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     """Lay out accuracies in percent: a row per setting and seed, a column per variant, NaN for a run that guesses.
 
-    Only complete settings and their common seeds are kept; fields that a setting lacks are "".
+    Only seeds of all settings are kept, of a result of `select_ends`; fields that a setting lacks are "".
     """
     rows = ends.assign(accuracy=100 * ends["accuracy"].mask(ends["guess"]))
     rows[list(SETTING)] = rows[list(SETTING)].astype(object).where(rows[list(SETTING)].notna(), "")
-    wide = rows.pivot(index=[*SETTING, "seed"], columns="variant", values=["accuracy", "counts"])
-    there = wide["counts"].notna().all(axis=1)
-    whole = wide["accuracy"][there.groupby(list(SETTING)).transform("all")].astype(float)
-    settings = whole.groupby("seed").size()
-    return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
+    wide = rows.pivot(index=[*SETTING, "seed"], columns="variant", values="accuracy").astype(float)
+    settings = wide.groupby("seed").size()
+    common = settings.index[settings == len(rows[list(SETTING)].drop_duplicates())]
+    return wide[wide.index.get_level_values("seed").isin(common)]
 
 
 def judge_benchmark_ranks(ends: pd.DataFrame) -> Iterator[Row]:

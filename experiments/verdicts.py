@@ -82,7 +82,7 @@ def decide_at_each(
         of: function that makes a row.
         rule: further arguments of `of`.
     """
-    for key, part in values.groupby(list(fields), sort=False):
+    for key, part in values.groupby(list(fields), sort=False, dropna=False):
         yield of(title, place.format(*key), part, **rule)
 
 

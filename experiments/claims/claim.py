@@ -89,8 +89,11 @@ class Source(Protocol):
     def is_dash(self, method: str, key: Any, metric: str) -> bool:
         """Check whether a method is out of the comparison at a point, like a dash in a table."""
 
-    def value(self, method: str, key: Any, metric: str) -> Values:
-        """Look up a number of a method at a point by seed, accuracies in percent; empty if it is unknown."""
+    def value(self, method: str, key: Any, metric: str, beside: tuple[Any, ...] = ()) -> Values:
+        """Look up a number of a method at a point by seed, accuracies in percent; empty if it is unknown.
+
+        A mean of methods is of those that are no dash at the points `beside` it either, as it is compared with theirs.
+        """
 
 
 @dataclass(frozen=True)
@@ -277,7 +280,7 @@ class _Comparisons:
     def measure(self, method: str, group: Group) -> Values:
         """Measure the claim's metric by seed; empty if a number is missing."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
-        line = [self.source.value(method, key, metric) for key in group]
+        line = [self.source.value(method, key, metric, tuple(group)) for key in group]
         line = _align_points(line) if len(line) > 1 else line
         if self.claim.metric in ("gain", "silhouette-gain"):
             rivals = [other for other in self.claim.right if other != method and self._counts(other, group[:1])]

@@ -122,11 +122,14 @@ class Evidence:
             self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
-    def value(self, method: str, key: Key, metric: str) -> Values:
+    def value(self, method: str, key: Key, metric: str, beside: tuple[Key, ...] = ()) -> Values:
         """Look up a number of a method at a point by seed: accuracies in percent; empty if unknown.
 
-        With the change "devices" the index has the device too, so that only runs of one device pair.
+        With the change "devices" the index has the device too, so that only runs of one device pair. `beside`: as of
+        `Source`.
         """
+        if method == "averaged":
+            return self._once(self._average, key, metric, beside or (key,))
         return self._once(self._find_value, method, key, metric)
 
     def _once(self, find: Callable[..., Any], *asked: Hashable) -> Any:
@@ -140,20 +143,23 @@ class Evidence:
         return any(map(_is_guess, self._of(method, key)))
 
     def _find_value(self, method: str, key: Key, metric: str) -> Values:
-        if method == "averaged":
-            there = {run.variant for run in self._find_runs(key)}
-            if set(_list_declared(key[0])) - there:  # an average over fewer methods is another number
-                return Values()
-            each = [self.value(name, key, metric) for name in sorted(there) if not self.is_dash(name, key, metric)]
-            if not each:
-                return Values()
-            whole = pd.concat([pd.Series(of.numbers, of.index) for of in each], axis=1).dropna().mean(axis=1)
-            return Values(whole.to_numpy(), list(whole.index))
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
         found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
         known = {seed: value for seed, value in found.items() if value is not None}
         return Values(list(known.values()), list(known))
+
+    def _average(self, key: Key, metric: str, beside: tuple[Key, ...]) -> Values:
+        """Average the declared methods that guess at none of some points, by seed."""
+        there = {run.variant for run in self._find_runs(key)}
+        if set(_list_declared(key[0])) - there:  # an average over fewer methods is another number
+            return Values()
+        gone = set(self.list_guessing(sorted(there), beside, metric))
+        each = [self.value(name, key, metric) for name in sorted(there - gone)]
+        if not each:
+            return Values()
+        whole = pd.concat([pd.Series(of.numbers, of.index) for of in each], axis=1).dropna().mean(axis=1)
+        return Values(whole.to_numpy(), list(whole.index))
 
     def _name_seed(self, run: Stored) -> str:
         """Name the properties that two paired runs share."""

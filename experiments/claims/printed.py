@@ -43,8 +43,8 @@ class Tables:
         }
         return cls(values, places)
 
-    def value(self, method: str, key: Where, metric: str) -> Values:
-        """Look up a cell; empty if it is missing."""
+    def value(self, method: str, key: Where, metric: str, beside: tuple[Where, ...] = ()) -> Values:
+        """Look up a cell, which may be a mean; empty if it is missing."""
         cell = self.values.get((key[0], method, key[1]), (math.nan,) * 2)
         return Values([cell[metric == "accuracy_std"]]).drop_nan()
 

@@ -5,6 +5,8 @@ A critical-difference diagram (Demsar, JMLR 2006) with a row for each method, so
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -25,10 +27,13 @@ ROW, GAP = 0.15, 0.35
 
 
 def compute_ranks(study: Study, plot: Plot) -> pd.DataFrame:
-    """Rank the variants of a study in each of its settings, by means over seeds, as `tabulate_ranks` returns it."""
+    """Rank the variants of a study in each of its settings, by means over seeds, as `tabulate_ranks` returns it.
+
+    A number of which it is not known that more is better is ranked from the smallest on.
+    """
     fields = list(study.axes)
     means = study.mean(["variant", *fields], view=plot.view, metric=plot.y)
-    return tabulate_ranks(means, fields)
+    return tabulate_ranks(means if plot.metric.higher else means.assign(mean=-means["mean"]), fields)
 
 
 def tabulate_ranks(means: pd.DataFrame, fields: list[str]) -> pd.DataFrame:
@@ -63,7 +68,10 @@ def tabulate_ranks(means: pd.DataFrame, fields: list[str]) -> pd.DataFrame:
     inside = [[g for g, (first, last) in enumerate(groups, 1) if first <= i <= last] for i in range(len(rows))]
     return rows.assign(
         n=settings,
-        interval=f"95 % t interval over {settings} settings",
+        interval=[
+            "none: one rank in all settings" if math.isnan(low) else f"95 % t interval over {settings} settings"
+            for low in rows["low"]
+        ],
         cliques=[" ".join(map(str, each)) for each in inside],
         critical=critical,
         p=carry_out_friedman_test(ranks.mean(0), settings).p,
@@ -75,7 +83,7 @@ def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     places = range(len(cells))
     bars = measure_ends(cells)
     axes.errorbar(cells["mean"], places, xerr=bars, fmt="o", color="black", elinewidth=0.6, markersize=3)
-    right = max(cells["high"].max(), len(cells)) + GAP
+    right = max(cells["high"].fillna(cells["mean"]).max(), len(cells)) + GAP
     for column, (first, last) in enumerate(find_cliques(cells["mean"].tolist(), cells["critical"].iloc[0])):
         if last > first:
             at = right + GAP * column * len(cells) / 12
@@ -91,7 +99,8 @@ def describe_ranks(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe dots, intervals and bars, and the test."""
     n, critical, p = cells[["n", "critical", "p"]].iloc[0]
     return (
-        f"Mean rank over {n:g} settings, in each of which methods are ranked by their means over seeds; error bars: "
+        f"Mean rank over {n:g} settings, in each of which methods are ranked by their means over seeds"
+        f"{'' if plot.metric.higher else ', the smallest first'}; error bars: "
         f"95 % intervals over settings (Student's t). Methods beside one bar do not differ at 5 %: their mean ranks "
         f"are less than {critical:.2f} apart (Nemenyi's test). Friedman's test that none differs has p = {p:.2g}."
     )

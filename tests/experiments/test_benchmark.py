@@ -245,8 +245,12 @@ def test_seeds_count_that_all_whole_settings_have() -> None:
     ends = _grid(lambda name, division, size, seed: 0.5 + 0.01 * FIVE.index(name) + seed / 1000)
     found = end.tabulate_accuracies(ends[(ends["clients"] == 20) | (ends["seed"] < 2)])
     assert len(found) == 24 and {*found.index.get_level_values("seed")} == {0, 1}
-    lacking = ends[(ends["variant"] != "fedper") | (ends["clients"] == 20) | (ends["seed"] > 0)]
-    assert {*end.tabulate_accuracies(lacking).index.get_level_values("clients")} == {20}
+    lacking = end.select_ends(ends[(ends["variant"] != "fedper") | (ends["clients"] == 20) | (ends["seed"] > 0)])
+    assert {*end.tabulate_accuracies(lacking).index.get_level_values("seed")} == {*ends["seed"]} - {0}
+    ranks = figure.rank_ends(lacking).set_index("variant")
+    assert (ranks["n"] == 12).all() and ranks["mean"].equals(figure.rank_ends(ends).set_index("variant")["mean"])
+    without = end.select_ends(ends[(ends["variant"] != "fedper") | (ends["clients"] == 20)])
+    assert {*without["clients"]} == {20} and len(figure.compare_with_control(end.average_settings(without))) == 4
 
 
 def test_other_views_and_answers_that_never_change_stand_beside() -> None:

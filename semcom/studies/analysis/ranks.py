@@ -23,7 +23,7 @@ class Friedman:
     Attributes:
         chi2: Friedman's statistic.
         f: that of Iman and Davenport, which is less conservative; infinite where all settings have one order.
-        p: p-value of `f`.
+        p: p-value of `f`; of one order in all settings the exact probability by chance.
     """
 
     chi2: float
@@ -54,7 +54,9 @@ def carry_out_friedman_test(mean_ranks: np.ndarray, settings: int) -> Friedman:
     n, k = settings, len(mean_ranks)
     chi2 = 12 * n / (k * (k + 1)) * (float((mean_ranks**2).sum()) - k * (k + 1) ** 2 / 4)
     left = n * (k - 1) - chi2
-    f = (n - 1) * chi2 / left if left > 1e-9 else math.inf
+    if left <= 1e-9:
+        return Friedman(chi2, math.inf, float(math.factorial(k)) ** (1 - n))
+    f = (n - 1) * chi2 / left
     return Friedman(chi2, f, float(stats.f.sf(f, k - 1, (k - 1) * (n - 1))))
 
 
@@ -88,8 +90,12 @@ def find_cliques(mean_ranks: Sequence[float], critical: float) -> list[tuple[int
 
 
 def compute_rank_intervals(ranks: np.ndarray) -> list[tuple[float, float, float]]:
-    """Compute mean, low and high end of Student's 95 % interval of each method's rank over settings, of `[N, k]`."""
-    return [(found.mean, found.low, found.high) for found in map(compute_t_interval, ranks.T)]
+    """Compute mean, low and high end of Student's 95 % interval of each method's rank over settings, of `[N, k]`.
+
+    Intervals end at 1 and k, and are NaN for a method that has one rank everywhere.
+    """
+    each, last = map(compute_t_interval, ranks.T), float(ranks.shape[1])
+    return [(found.mean, np.maximum(found.low, 1.0), np.minimum(found.high, last)) for found in each]
 
 
 def compare_to_control(values: Mapping[str, np.ndarray], control: str) -> dict[str, float]:

@@ -76,7 +76,7 @@ def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
 
     The p-value is that of the permutation test that swaps the two methods at random for each client. Both speak of
     clients like these in this one seed; fewer than `LEAST_CLIENTS` have neither, as their p-value cannot be below 0.05.
-    From 2,000 clients on the bootstrap's percentiles take the place of BCa, which leaves out one client after the
+    Above 2,000 clients the bootstrap's percentiles take the place of BCa, which leaves out one client after the
     other.
     """
     array = np.asarray(differences, dtype=float)

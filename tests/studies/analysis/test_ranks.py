@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -34,9 +36,18 @@ def test_friedman_without_ties_is_scipys() -> None:
     assert found.chi2 == pytest.approx(stats.friedmanchisquare(*values.T).statistic)
 
 
-def test_one_order_everywhere_has_no_p_value_above_zero() -> None:
-    found = of.carry_out_friedman_test(np.array([1.0, 2.0, 3.0]), 4)
-    assert (found.chi2, found.f, found.p) == (8.0, np.inf, 0.0)
+@pytest.mark.parametrize(("k", "settings"), [(2, 2), (3, 2), (3, 4)])
+def test_one_order_everywhere_is_as_likely_by_chance_as_counted(k: int, settings: int) -> None:
+    found = of.carry_out_friedman_test(np.arange(1.0, k + 1), settings)
+    orders = list(itertools.product(itertools.permutations(range(k)), repeat=settings))
+    assert found.f == np.inf and found.p == pytest.approx(np.mean([len({*each}) == 1 for each in orders]))
+
+
+def test_intervals_of_ranks_end_where_ranks_do() -> None:
+    found = of.compute_rank_intervals(np.array([[1.0, 2.5, 2.5], [1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [1.0, 3.0, 2.0]]))
+    assert [low >= 1 and high <= 3 for _, low, high in found] == [True] * 3 and found[0][:2] == (1.5, 1.0)
+    same = of.compute_rank_intervals(np.array([[1.0, 2.0], [1.0, 2.0]]))
+    assert [mean for mean, _, _ in same] == [1.0, 2.0] and np.isnan([ends for _, *ends in same]).all()
 
 
 def test_groups_are_the_largest_whose_ends_do_not_differ() -> None:
