@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack_archive
 from semcom_papers.experiments.claims import scorecard as card
 from semcom_papers.experiments.claims.claim import Comparison, Values
-from semcom_papers.experiments.claims.evidence import format_sweep_command, read_evidence
+from semcom_papers.experiments.claims.evidence import Evidence, format_sweep_command, read_evidence
 from semcom_papers.experiments.claims.printed import Tables
 from semcom_papers.experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
 from semcom_papers.experiments.claims.scorecard import make_scorecard
@@ -487,3 +488,16 @@ def test_where_one_method_is_tested_at_the_end_all_are(tmp_path: Path) -> None:
 def test_a_formula_is_met_within_two_hundredths_of_it() -> None:
     assert judge_alone(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
     assert judge_alone(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"
+
+
+def test_a_fall_of_a_mean_is_of_the_methods_that_guess_at_neither_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One falls from 90 to 85; another guesses at the second point: the mean falls by 5, it does not rise from 60."""
+    numbers = {"a": (90.0, 85.0), "b": (30.0, 10.0)}
+    evidence, keys = Evidence({}).under(frozenset({"guessing"})), [("item", (clients,), None) for clients in (20, 100)]
+    monkeypatch.setattr("semcom_papers.experiments.claims.evidence._list_declared", lambda item: [*numbers])
+    monkeypatch.setattr(evidence, "_find_runs", lambda key: [SimpleNamespace(variant=name) for name in numbers])
+    monkeypatch.setattr(evidence, "_guesses", lambda name, key: numbers[name][keys.index(key)] <= 12.5)
+    monkeypatch.setattr(evidence, "_find_value", lambda name, key, _: Values([numbers[name][keys.index(key)]], ["0"]))
+    ends = [evidence.value("averaged", key, "accuracy", tuple(keys)).mean() for key in keys]
+    assert ends == [90, 85]
+    assert [evidence.value("averaged", key, "accuracy").mean() for key in keys] == [60, 85]
