@@ -14,6 +14,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 import torch
 
@@ -23,7 +24,7 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, build_encoder, check_features, own_features
-from tests.methods.arms import play, rounds
+from tests.methods.arms import X, as_toy, play, rounds, toy_world
 from tests.worlds import world
 
 ROOT = Path(__file__).parents[1]
@@ -205,28 +206,47 @@ def test_who_shows_it_is_an_arm(heading: str) -> None:
 
 
 @pytest.fixture
-def masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The page's example as a file; what it registers is forgotten afterwards."""
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
+    """The page's examples as files, by name; what they register is forgotten afterwards."""
     monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
-    (block,) = re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL)
-    path = tmp_path / block.partition("\n")[0].removeprefix("# ")
-    path.write_text(block, encoding="utf-8")
+    found = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
+        path = tmp_path / block.partition("\n")[0].removeprefix("# ")
+        path.write_text(block, encoding="utf-8")
+        found[path.stem] = path
     monkeypatch.chdir(tmp_path)
-    yield path
+    yield found
 
 
-@pytest.mark.usefixtures("thin")
-def test_the_example_runs_as_shown(masked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"^```bash\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL)
-    for line in block.splitlines():
-        assert cli.main(line.split()[1:]) == 0
+@pytest.mark.usefixtures("thin", "examples")
+def test_the_examples_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for block in re.findall(r"^```bash\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", "").splitlines():
+            assert cli.main(line.split()[1:]) == 0
     assert "weights of the features" in capsys.readouterr().out
-    assert json.loads((masked.parent / "runs/masked/summary.json").read_text(encoding="utf-8"))["accuracy"] > 0.1
+    for run in ("masked", "mean"):
+        assert json.loads(Path(f"runs/{run}/summary.json").read_text(encoding="utf-8"))["accuracy"] > 0.1
 
 
-def test_masks_are_the_clients_own(masked: Path) -> None:
+def test_the_mean_feature_is_that_of_all_images(examples: dict[str, Path]) -> None:
+    """p_k times a client's mean is the mean over all images; round 2 pulls to it, and d numbers cross each way.
+
+    Round 1 pulls to 0, which features of unit power do not follow.
+    """
+    runpy.run_path(str(examples["common_mean"]))
+    w = toy_world("common-mean")
+    for state in rounds(w, n=2)[1:]:
+        features = np.concatenate([as_toy(state.model, k).features(X[k]) for k in (0, 1)])
+        np.testing.assert_allclose(state.mean, features.mean(0), atol=1e-12)
+    local = rounds(toy_world("local"), n=2)[-1]
+    pulled, alone = (np.stack([as_toy(of.model, k).W for k in (0, 1)]) for of in (state, local))
+    assert np.abs(pulled - alone).max() > 1e-6
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 2 * features.shape[1]
+
+
+def test_masks_are_the_clients_own(examples: dict[str, Path]) -> None:
     """The rest is FedAvg: after a step, the first that meets other masks, exactly."""
-    runpy.run_path(str(masked))
+    runpy.run_path(str(examples["masked"]))
     step: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": 0.05, "local_steps": 1}}
     own, average = (play(method, 1, **step).model.named() for method in ("masked", "fedavg"))
     for name, t in average.items():
