@@ -158,7 +158,7 @@ class Rayleigh(Combined):
 
     def __init__(self, options: BaseOptions) -> None:
         super().__init__(options)
-        self.lasting = getattr(options, "round_doppler", None) is not None
+        self.lasting = self.same_again = getattr(options, "round_doppler", None) is not None
         self.block_fading = getattr(options, "coherence", None) != "symbol"
 
     def law(self) -> Law | None:

@@ -140,6 +140,8 @@ class Link:
     lasting: bool = False
     """True if a client's fading continues from round to round. Then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""
+    same_again: bool = False
+    """True if a block that is repeated in a round meets the channel that it met before."""
     block_fading: bool = True
     """True if a block of data meets a single h, whatever its length."""
     estimates: bool = False

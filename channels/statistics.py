@@ -216,7 +216,7 @@ class ClientStatistics:
         others = () if powers is None else tuple(powers.tolist()[1:])
         return self._make(self.choose_link(broadcast).like(client), others, broadcast)
 
-    @lru_cache(maxsize=256)  # noqa: B019 (a run has one)
+    @lru_cache(maxsize=512)  # noqa: B019 (a run has one)
     def _make(self, client: int, others: tuple[float, ...], broadcast: bool) -> Statistics:
         return Statistics(self.choose_link(broadcast).of(client), others)
 

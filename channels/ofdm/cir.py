@@ -54,6 +54,10 @@ class CIR(OFDM):
     options: Options
     profile: Recorded
 
+    def __init__(self, options: CIR.Options) -> None:
+        super().__init__(options)
+        self.same_again = self.options.time == "round"
+
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
         path = str(self.options.path)

@@ -112,9 +112,9 @@ class Superposed(Access):
             yield from (("truncation_db", "{kind} does not fade"), ("csi_error", "{kind} does not fade"))
 
     def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
-        """Count one transmission of all, without its energy, which follows from the numbers."""
-        floats = pop.numbers(part)
-        self.air.add("up", pop.ids, floats, 0 * floats, Cost(self._find_cost(pop, part).uses, 0 * floats), once=True)
+        """Count one transmission with the energy of all at full power; `average` takes off what they do not need."""
+        floats, cost = pop.numbers(part), self._find_cost(pop, part)
+        self.air.add("up", pop.ids, floats, 0 * floats, Cost(cost.uses, cost.energy * len(floats)), once=True)
         return pop
 
     def _find_cost(self, pop: Population, part: Prefix) -> Cost:
@@ -147,8 +147,9 @@ class Superposed(Access):
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if self._loads:
             symbols, loads = zip(*self._loads, strict=True)
-            energy = self._find_cost(pop, part).energy * np.average([t.tolist() for t in loads], 0, symbols)
-            self.air.add("up", ids, 0 * ids, 0 * ids, Cost(0 * energy[:1], energy.sum(keepdims=True)), once=True)
+            saved = np.average(torch.stack(loads).tolist(), 0, symbols).sum() - len(ids)
+            cost = self._find_cost(pop, part)
+            self.air.add("up", ids, 0 * ids, 0 * ids, Cost(0 * cost.uses, cost.energy * saved), once=True)
         if silent:
             self.air.report("cut-off", cut := torch.cat(silent, 1).mean(1))
             arrivals = self.air.arrivals
@@ -176,7 +177,7 @@ class Superposed(Access):
 
     def _find_snr_db(self, ids: np.ndarray, shares: Any) -> Tensor:
         snr_db = self.air.uncoded.snr_db("up", ids, True)
-        return snr_db - 10 * torch.as_tensor(np.log10(shares)).to(snr_db)
+        return snr_db - torch.as_tensor(10 * np.log10(shares)).to(snr_db)
 
     def find_error(
         self, name: str, values: Tensor, ids: np.ndarray, shares: Any = 1, rms: Tensor | None = None
@@ -207,7 +208,8 @@ class Superposed(Access):
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
         error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"], rms)
-        self._loads.append((symbols.shape[1], inversion.find_loads(symbols, there["loudness"], rms)))
+        if "noise" in there:  # without it alpha is as large as one likes
+            self._loads.append((symbols.shape[1], inversion.find_loads(symbols, there["loudness"], rms)))
         return unpair_numbers(error[None], values[:1])[0], sent
 
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)

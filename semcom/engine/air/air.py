@@ -1,7 +1,8 @@
 """The air: the exchange between a method's clients and base station, which is counted and may meet the channel.
 
-Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
-not make an accelerator wait. What is frozen in a network is the same on both sides, and is never sent.
+Counts come from the host's schedule (shapes and numbers of samples), not from the values of tensors, so counting does
+not make an accelerator wait; but the energy of sums over the air does. What is frozen in a network is the same on both
+sides, and is never sent.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
 transmission of n. `Link.cost` gives the channel uses of both: half a use per number, and more if the link sends pilots,

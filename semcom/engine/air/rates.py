@@ -189,12 +189,12 @@ class Capacity(Rates):
     def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Compute the rates less the losses at them; see `Rates.measure`.
 
-        A block that is repeated in another fade arrives or not as if it were another one. Where h lasts for a round it
-        meets the same h again, until all repetitions together carry it: at the rate that this h carries.
+        A block that is repeated in another fade arrives or not as if it were another one. Where it meets the same h
+        again, all repetitions together carry it at last: at the rate that this h carries.
         """
         rates = self.choose(direction, ids, bits, broadcast)
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
-        if self.link.lasting:
+        if self.link.same_again:
             return np.minimum(rates, [self._draw_block(direction, "", *sender, broadcast) for sender in senders])
         of = self.statistics.of
         return rates * np.array([1 - of(direction, k, broadcast).find_outage(s, rate) for k, s, rate in senders])

@@ -194,11 +194,13 @@ class Draws:
     def snr_db(self, direction: Direction, ids: np.ndarray, broadcast: bool = False) -> Tensor:
         """Compute the clients' mean SNRs in dB in this round, under power control, `[n]` on the host.
 
-        A broadcast has all of the base station's power, the users of a resource equal parts of it.
+        In a cell the users of a resource have equal parts of the base station's power. A broadcast has all of it, but
+        equal parts go through each antenna, as by a space-time code: weights could suit a single client alone.
         """
         if direction == "down":
-            users = self.link.users if self.places.powers_w is not None and not broadcast else 1
-            return self._snr_at_full_power(direction, ids) - 10 * math.log10(users)
+            users = self.link.users if self.places.powers_w is not None else 1
+            parts = getattr(self.link.options, "antennas", 1) if broadcast else users
+            return self._snr_at_full_power(direction, ids) - 10 * math.log10(parts)
         if self.link.power_control == "none":
             return self._snr_at_full_power(direction, ids)
         return self._control_power([self.find_users_beside(int(k), self.link.users) for k in ids])[0][:, 0]

@@ -160,6 +160,24 @@ def test_everything_on_the_way_meets_the_streets_as_they_are_in_the_round() -> N
     assert scene.find_time(0) != scene.find_time(45) and len(set(found.values())) == 3
 
 
+def test_in_a_scene_a_repetition_meets_the_streets_of_the_round_again() -> None:
+    """At the rate that the round's responses carry, and at the rate itself where they carry more."""
+    w = world(WALK, channel=STREET, air={"rate": "capacity", "backoff_db": 0.0})
+    ids, bits, slower = np.arange(CLIENTS), np.full(CLIENTS, 1e5), []
+    for round_ in (1, 30, 60):
+        w.session.tally.begin(round_)
+        now, snr = (
+            w.session.draws.link.at(w.session.draws.find_seconds()),
+            10 ** (w.session.draws.snr_db("up", ids) / 10),
+        )
+        h = [now.of(k)._combine_responses()[0] for k in ids.tolist()]  # type: ignore[attr-defined]
+        carried = [float(torch.log2(1 + s * g.abs().square()).mean()) for s, g in zip(snr, h, strict=True)]
+        rates = w.air.rates.choose("up", ids, bits)
+        np.testing.assert_allclose(w.air.rates.measure("up", ids, bits), np.minimum(rates, carried), rtol=1e-5)
+        slower += [*(np.array(carried) < rates)]
+    assert 0 < np.mean(slower) < 0.5
+
+
 def test_users_of_a_scene_have_rates_of_their_own_company() -> None:
     """A rate is one that nine of ten blocks beside others of the scene carry, here by drawing them again."""
     channel = {**STREET, "antennas": 4, "users": 2, "subcarriers": 48}

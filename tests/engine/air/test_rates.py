@@ -219,12 +219,15 @@ def test_one_fixed_gain_loses_nothing_in_any_precision(precision: str, monkeypat
 
 
 def test_a_broadcast_has_the_whole_band_to_itself() -> None:
-    """Beside no other user: Gamma(4) of four antennas; on all 40 subcarriers of OFDM, as of a link with one client."""
+    """Beside no other user: Gamma(4) of four antennas, each with a fourth of the power.
+
+    On all 40 subcarriers of OFDM, as of a link with one client.
+    """
     w = world(4, kind="rayleigh", antennas=4, users=2)
-    expected = math.log2(1 + 10 * special.gammaincinv(4, 0.1))
+    expected, alone = (math.log2(1 + s * special.gammaincinv(4, 0.1)) for s in (10 / 4, 10))
     rates = w.air.rates.choose("down", np.arange(4), np.ones(4), broadcast=True)
     assert rates == pytest.approx(expected, rel=1e-6)
-    assert (w.air.rates.choose("up", np.arange(4), np.ones(4)) < expected - 0.3).all()
+    assert (w.air.rates.choose("up", np.arange(4), np.ones(4)) < alone - 0.3).all()
     found = []
     for clients in (1, 4):
         w = world(clients, kind="ofdm", subcarriers=40, profile="tdl-c", delay_spread_ns=1000.0)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import special
 
 from semcom.channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
@@ -246,9 +247,19 @@ def test_the_users_of_a_resource_share_the_power_of_the_base_station(users: int)
     w.air.down(w.population(), "head.")
     down = w.air.totals["down"]
     assert down.energy_j == pytest.approx(1.0 * down.airtime_s / CLIENTS)
-    alone = draws.snr_db("down", ids, broadcast=True)
-    np.testing.assert_allclose(alone, draws.places.find_snr_db("down", ids, 1), rtol=1e-6)
-    np.testing.assert_allclose(alone - draws.snr_db("down", ids), 10 * np.log10(users), atol=1e-4)
+    alone, full = draws.snr_db("down", ids, broadcast=True), draws.places.find_snr_db("down", ids, 1)
+    np.testing.assert_allclose(full - draws.snr_db("down", ids).numpy(), 10 * np.log10(users), atol=1e-4)
+    np.testing.assert_allclose(full - alone.numpy(), 10 * np.log10(4), atol=1e-4, err_msg="a fourth from each antenna")
+
+
+@pytest.mark.parametrize("antennas", [1, 2, 4])
+def test_a_broadcast_has_the_diversity_of_the_antennas_and_not_their_gain(antennas: int) -> None:
+    """The rate in outage of a space-time code: |h_1|^2 + ... + |h_N|^2, Gamma(N), over N."""
+    w = world({"kind": "rayleigh", "antennas": antennas, "snr_db": 10.0}, air={"rate": "capacity", "backoff_db": 0.0})
+    quantile, ids, bits = special.gammaincinv(antennas, 0.1), np.arange(2), np.ones(2)
+    for broadcast, gain in ((True, quantile / antennas), (False, quantile)):
+        rates = w.air.rates.choose("down", ids, bits, broadcast)
+        np.testing.assert_allclose(rates, np.log2(1 + 10 * gain), rtol=1e-6)
 
 
 @pytest.mark.parametrize("channel", [{**SHARED, "combining": "mrc"}, {**GRID, "combining": "mrc"}])
