@@ -19,7 +19,7 @@ from semcom.attacks.known import choose_known_images
 from semcom.attacks.listen import BATCH, Ear, make_key
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
-from semcom.data.federation import Federation, scale_bytes, to_bytes
+from semcom.data.federation import Federation, find_picture, scale_bytes, to_bytes
 from semcom.engine.host.keys import build_with_key, keyed
 from semcom.runs.folder.arrays import BASE, LEAK, PREFIX, Arrays
 from semcom.runs.result.result import Result
@@ -108,7 +108,10 @@ class Judge:
         originals, truth = self.federation.images.cpu()[index], self.federation.labels.cpu()[index]
         wanted = scale_bytes(originals, torch.float32)
         answers = {"": rebuilt, "_mean": self.target.mean(0).expand_as(wanted), "_class": self.by_class[truth]}
-        row = {f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted).items()}
+        sides = None if self.federation.sides is None else self.federation.sides.cpu()[index]
+        row = {
+            f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted, sides).items()
+        }
         for end, judge, of in (("", classifier or self.classifier, rebuilt), ("_originals", self.classifier, wanted)):
             row[f"accuracy{end}"] = float((_apply(judge, of).argmax(1) == truth).float().mean())
         self.rows.append(row)
@@ -161,12 +164,21 @@ def _average_by_class(target: Tensor, labels: Tensor, classes: int) -> Tensor:
     return torch.stack([of.mean(0) if len(of) else target.mean(0) for of in own])
 
 
-def compare_images(found: Tensor, wanted: Tensor) -> dict[str, float]:
-    """Measure PSNR (dB) and SSIM of images in [-1, 1] `[n, c, h, w]`, means over them."""
-    task = Reconstruction()
-    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= min(wanted.shape[-2:]))
-    each = task.measure(found[None], wanted[None])
-    return {metric.label.lower(): float(each[metric.name].mean()) for metric in task.metrics}
+def compare_images(found: Tensor, wanted: Tensor, sides: Tensor | None = None) -> dict[str, float]:
+    """Measure PSNR (dB) and SSIM of images in [-1, 1] `[n, c, h, w]`, means over them.
+
+    `sides` `[n, 2]`: height and width of the pictures inside, whose border does not count (None: without a border).
+    """
+    task, size = Reconstruction(), wanted.shape[-1]
+    sides = torch.tensor([wanted.shape[-2:]]).expand(len(wanted), 2) if sides is None else sides
+    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= int(sides.min()))
+    each: dict[str, list[Tensor]] = {metric.label.lower(): [] for metric in task.metrics}
+    for shape in sides.unique(dim=0):
+        inside, of = find_picture(size, *shape.tolist()), (sides == shape).all(1)
+        measured = task.measure(found[of][inside][None], wanted[of][inside][None])
+        for metric in task.metrics:
+            each[metric.label.lower()].append(measured[metric.name].flatten())
+    return {name: float(torch.cat(values).mean()) for name, values in each.items()}
 
 
 @dataclass(frozen=True)

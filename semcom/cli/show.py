@@ -33,7 +33,7 @@ ROWS = 40
 """Runs of a study that are listed."""
 SECONDS = 2.0
 """Time between two looks of --watch; reading a large study may take longer."""
-MEAN = "mean: over the last ten evaluations, or as many as there are"
+MEAN = "mean: over the last ten evaluations, or as many as there are; after an early stop, from the best on"
 """Note below accuracies."""
 ORDER = ("running", "stopped", "failed", "done")
 """States of the runs that are listed, where there are too many for all."""

@@ -73,13 +73,16 @@ def _list_members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> li
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Read an array of an archive. Raises ValueError if it is no array, or its header claims more bytes than exist."""
+    """Read an array of an archive. Raises ValueError for none, or one whose header claims more or fewer bytes."""
     with archive.open(member) as file:
         promised = _read_promised_size(file)
         if promised > member.file_size - file.tell():
             raise ValueError(f"{member.filename} promises {promised} bytes and has {member.file_size}")
         file.seek(0)
-        return np.lib.format.read_array(file, allow_pickle=False)
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read(1):  # also what looks at the checksum, which covers the whole member
+            raise ValueError(f"{member.filename} promises {promised} bytes and has {member.file_size}")
+        return array
 
 
 def _read_promised_size(file: IO[bytes]) -> int:

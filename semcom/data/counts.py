@@ -173,6 +173,8 @@ def _draw_one_dirichlet_table(
     concentrations, sizes, part = np.full(clients, beta), np.zeros(clients, dtype=np.int64), stock.sum() / clients
     for c, number in enumerate(stock):
         shares = rng.dirichlet(concentrations)
+        if not number:  # nothing to share, perhaps as all clients have their part already
+            continue
         if balanced:
             below = sizes < part
             left = shares * below

@@ -17,7 +17,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import shorten_error
 from semcom.data.dataset import Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
 from semcom.data.pictures import convert_picture
-from semcom.data.readers import put_channels_first
+from semcom.data.readers import put_channels_first, warn_of_weak_tests
 from semcom.packages import check_extra_package
 
 NAME = "huggingface"
@@ -83,7 +83,9 @@ class HuggingFace:
         if o.test is None:
             order, first = _set_tests_aside(labels)
             inputs, labels, owners = inputs[order], labels[order], None if owners is None else owners[order]
-        return Dataset(f"{NAME} {o.path}", inputs, labels, first, classes, owners)
+        dataset = Dataset(f"{NAME} {o.path}", inputs, labels, first, classes, owners)
+        warn_of_weak_tests(dataset)
+        return dataset
 
     def _read(self, split: str, root: str | None) -> Any:
         """Read a split, which has the columns that the options name."""

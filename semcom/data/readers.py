@@ -71,7 +71,7 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
                 name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order"
             )
     dataset = Dataset(name, images, labels, len(y_train), tuple(classes), _read_owners(arrays, name))
-    _warn_of_weak_tests(dataset)
+    warn_of_weak_tests(dataset)
     return dataset
 
 
@@ -129,7 +129,7 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
     names = tuple(_spell_name(name) for name in classes)
     dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names, sides=sides)
-    _warn_of_weak_tests(dataset)
+    warn_of_weak_tests(dataset)
     return dataset
 
 
@@ -189,7 +189,7 @@ def _spell_name(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _warn_of_weak_tests(dataset: Dataset) -> None:
+def warn_of_weak_tests(dataset: Dataset) -> None:
     """Warn of weak tests: test images among the training images, and classes without images in a part."""
     cut, digests = dataset.train_size, [hash(image.tobytes()) for image in dataset.images]
     trained = set(digests[:cut])

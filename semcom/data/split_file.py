@@ -92,11 +92,13 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
     for client, lists in enumerate(zip(*parts.values(), strict=True)):
         if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
             raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
-    learned = np.concatenate(parts["train"])
-    for part in ("test", "validation"):
+    learned, chosen = (np.concatenate(parts[part]) for part in ("train", "validation"))
+    for part, seen, what in (
+        ("test", learned, "training"), ("validation", learned, "training"), ("test", chosen, "validation")
+    ):  # fmt: skip
         for client, indices in enumerate(parts[part]):
-            if np.isin(indices, learned).any():
-                raise ConfigError(f"partition.path: {path!r} has a training image of some client in {part}_{client}")
+            if np.isin(indices, seen).any():
+                raise ConfigError(f"partition.path: {path!r} has a {what} image of some client in {part}_{client}")
     return parts["train"], parts["test"], parts["validation"]
 
 

@@ -46,12 +46,14 @@ def dcgan_head(features: int, shape: tuple[int, ...]) -> nn.Module:
     """Images by the generator of DCGAN (Radford et al., 2016), the mirror of the encoder of that name.
 
     A layer to 4x4 of 256 filters, then transposed 4x4 convolutions of stride 2, each of half as many filters, with
-    BatchNorm and ReLU between, and Tanh. Images of 64x64 pixels have a layer of 512 before.
+    BatchNorm and ReLU between, and Tanh. Images of 64x64 pixels have a layer of 512 before; those of 96x96 begin
+    at 6x6.
     """
     channels, size = find_channels_and_side("dcgan", shape, 32)
     stages = (size // 4).bit_length() - 1
-    widths = [64 << i for i in reversed(range(stages))]
-    layers: list[nn.Module] = [nn.Linear(features, 16 * widths[0], bias=False), Unflatten((widths[0], 4, 4))]
+    widths, side = [64 << i for i in reversed(range(stages))], size >> stages
+    first = nn.Linear(features, side * side * widths[0], bias=False)
+    layers: list[nn.Module] = [first, Unflatten((widths[0], side, side))]
     for before, after in zip(widths, [*widths[1:], channels], strict=True):
         layers += [nn.BatchNorm2d(before), nn.ReLU(inplace=True)]
         layers.append(nn.ConvTranspose2d(before, after, 4, 2, 1, bias=after == channels))

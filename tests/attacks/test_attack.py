@@ -217,6 +217,16 @@ def test_images_with_room_for_it_have_an_ssim() -> None:
     assert compare_images(images[..., :8, :8], images[..., :8, :8]) == {"psnr": 100.0}
 
 
+def test_a_border_does_not_count() -> None:
+    """A picture of 12 x 16 in a square, off by 0.2 of [-1, 1], beside one without a border, off by 0.4."""
+    wanted, sides = torch.zeros(2, 1, 16, 16), torch.tensor([[12, 16], [16, 16]])
+    found = wanted + torch.tensor([0.2, 0.4]).view(2, 1, 1, 1)
+    found[0, :, :2], found[0, :, 14:] = 0, 0
+    expected = np.mean([10 * np.log10(4 / off**2) for off in (0.2, 0.4)])
+    assert compare_images(found, wanted, sides)["psnr"] == pytest.approx(expected, abs=1e-4)
+    assert compare_images(found, wanted)["psnr"] > expected + 0.5
+
+
 def test_rebuilt_images_are_measured_as_images_that_come_back(tmp_path: Path) -> None:
     """PSNR by hand, the mean over a client's images."""
     result: Result = semcom.load(victim(tmp_path, "test-conv", 8))

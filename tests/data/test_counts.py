@@ -219,6 +219,12 @@ def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
         counts.draw_dirichlet_counts(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
 
 
+def test_classes_without_samples_take_none_of_a_client_that_has_its_part() -> None:
+    assert counts.draw_dirichlet_counts(np.array([5, 7, 0, 0]), 1, 0.5, 10, np.random.default_rng(0)).tolist() == [
+        [5, 7, 0, 0]
+    ]
+
+
 @pytest.mark.parametrize(
     ("clients", "classes", "beta", "least", "draws"),
     [(20, 10, 0.01, 1500, 2001), (100, 10, 0.02, 300, 770), (1000, 10, 0.01, 10, 98)],

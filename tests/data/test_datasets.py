@@ -331,6 +331,16 @@ def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
     assert [len(lists[0]) for lists in read_split(path, 1, ten)] == [1, 1, 0], "what is not needed is not read"
 
 
+def test_a_flipped_bit_that_makes_an_array_shorter_is_found(tmp_path: Path) -> None:
+    """The header says (1000,) where (1200,) was: all read in full, but not the whole member with its checksum."""
+    whole = member(np.arange(1200))
+    flipped = whole.replace(b"(1200,)", b"(1000,)")
+    path = packed(tmp_path / "split.npz", train_0=flipped, test_0=member(np.array([1300])))
+    data = Dataset("many", np.zeros((1400, 1, 4, 4), np.uint8), np.zeros(1400, np.int64), 1200, ("a",))
+    with refuses("partition.path", "train_0.npy promises 8000"):
+        read_split(path, 1, data)
+
+
 def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "set.npz")
     with refuses("data.name", tmp_path / "set.npz"):

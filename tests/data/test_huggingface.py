@@ -104,6 +104,15 @@ def test_images_with_names_of_classes_and_a_test_split(package: Any) -> None:
             load_dataset(DataConfig("huggingface", options={"path": "me/mine", "test": "valid", "owner": "who"}))
 
 
+def test_weak_tests_are_told_of(package: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The test split repeats its training split, and has no dog."""
+    images = [Image.fromarray(np.full((4, 4, 3), value, dtype=np.uint8)) for value in range(4)]
+    frame = pd.DataFrame({"image": images, "label": [0, 0, 0, 1]})
+    package.frames = {("me/mine", "train"): frame, ("me/mine", "test"): frame[:3]}
+    load_dataset(DataConfig("huggingface", options={"path": "me/mine", "test": "test"}))
+    assert "3 of its 3 test images are training images too" in caplog.text and "no test images" in caplog.text
+
+
 def test_without_the_package_one_line_names_it() -> None:
     with refuses("data.name", "semcom[huggingface]"):
         load_dataset(DataConfig("huggingface", options={"path": "me/mine"}))

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from semcom.channels.scene import read_scene
-from semcom.config import ConfigError, PartitionConfig
+from semcom.config import ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import default_shots, partition_dataset
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
+from semcom.runs.request.resolve import resolve
 from tests.refusals import refuses
 from tests.worlds import divided
 
@@ -275,6 +276,18 @@ def test_a_file_need_not_say_what_it_divides(tmp_path: Path, told: dict[str, Any
         partition_dataset(EVEN, divided(kind="file", path=str(path)), 1, 0)
 
 
+@pytest.mark.parametrize(("part", "image", "what"), [("test_1", 0, "training"), ("validation_1", 0, "training")])
+def test_what_one_client_learns_from_is_no_test_of_another(tmp_path: Path, part: str, image: int, what: str) -> None:
+    lists = {"train_0": [0], "validation_0": [2], "test_0": [300], "train_1": [4], "validation_1": [5], "test_1": [301]}
+    path = str(tmp_path / "split.npz")
+    np.savez(path, **lists)
+    assert len(partition_dataset(EVEN, divided(kind="file", path=path), 2, 0).train) == 2
+    for name, at, word in ((part, image, what), ("test_1", 2, "validation")):
+        np.savez(path, **{**lists, name: [at]})
+        with refuses("partition.path", f"has a {word} image of some client in {name}"):
+            partition_dataset(EVEN, divided(kind="file", path=path), 2, 0)
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "split.npz").write_text("hello")
     for name in ("split.npz", "other.npz"):
@@ -285,6 +298,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_default_shots() -> None:
     assert [default_shots(name) for name in ("digits", "cifar10", "my/set.npz")] == [15, 100, 100]
     assert {len(t) for t in partition_dataset(toy([200] * 3, [1] * 3), divided(ways=1), 3, 0).train} == {100}
+    noisy = RunConfig(data=DataConfig("noisy", options={"of": "digits"}), clients=2)
+    assert resolve(noisy).partition.options.shots == 15
 
 
 # The same splits as ever ---------------------------------------------------------------------------------------------

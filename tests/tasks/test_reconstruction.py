@@ -380,7 +380,7 @@ def test_deepjscc_has_the_papers_layers() -> None:
     assert encoder(x).shape == (2, 512) and decoder(encoder(x)).shape == x.shape
 
 
-@pytest.mark.parametrize(("size", "stages"), [(32, 3), (64, 4)])
+@pytest.mark.parametrize(("size", "stages"), [(32, 3), (64, 4), (96, 4), (160, 5)])
 def test_dcgan_mirrors_its_encoder(size: int, stages: int) -> None:
     network = dcgan_head(64, (3, size, size))
     up = [layer for layer in network if isinstance(layer, nn.ConvTranspose2d)]

@@ -100,7 +100,8 @@ def _resolve_setup(request: RunConfig) -> Setup:
     filled = {"train": _fill_schedule(request.train, method), "finish": fill_finish(request, method)}
     processes = _choose_processes(request) if request.processes == "auto" else request.processes
     config = Resolved(**{**vars(request), **filled, "processes": processes})
-    split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
+    images = getattr(config.data.options, "of", config.data.name)  # of `noisy`, those of another dataset
+    split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, images)
     config = replace_section_options(config, "partition", split)
     check_config(config)
     check_size_limits(config)

@@ -74,7 +74,7 @@ def compute_headlines(
     Args:
         lines: each with its `round` and, where that was evaluated, `views` as of `evaluate_views`.
         metric: the headline.
-        since: the first round whose evaluation may count.
+        since: the best round on validation images, after an early stop: all evaluations from it on count.
 
     Returns:
         By view `summarize_accuracies` of the per-client means over the last evaluations, these means (`clients`), all
@@ -91,7 +91,7 @@ def compute_headlines(
 
 def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, since: int) -> dict[str, Any]:
     """Compute the numbers of one view from its evaluations by round."""
-    last = [view for round_, view in of.items() if round_ >= since][-LAST:]
+    last = [view for round_, view in of.items() if round_ >= since][0 if since else -LAST :]
     means = {round_: float(np.mean(view["clients"])) for round_, view in of.items()}
     best = (max if metric.higher else min)(means, key=means.__getitem__)
     clients = np.mean([view["clients"] for view in last], axis=0)

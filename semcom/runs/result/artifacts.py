@@ -185,7 +185,7 @@ class Pictures:
     @classmethod
     def of(cls, world: World, clients: np.ndarray) -> Pictures:
         """Draw images evenly over some clients: at most `EACH` of a client, and `PICTURES` in all."""
-        return cls(world, _draw_tests(world, clients, min(PICTURES, EACH * len(clients))))
+        return cls(world, _draw_tests(world, clients, PICTURES, EACH))
 
     def note(self, views: Mapping[str, View], names: Sequence[str], heard: Outputs) -> None:
         """Store a batch that some views have received."""
@@ -223,11 +223,12 @@ def _find_rows(world: World, at: np.ndarray) -> Tensor:
     return row
 
 
-def _draw_tests(world: World, clients: np.ndarray, most: int) -> np.ndarray:
-    """Draw positions in the test lists, ascending, evenly over some clients."""
+def _draw_tests(world: World, clients: np.ndarray, most: int, each: int | None = None) -> np.ndarray:
+    """Draw positions in the test lists, ascending, evenly over some clients; at most `most`, and `each` of a client."""
     draws = world.session.draws
     table = draws.federation.test
-    quota = share_sample_quota(table.sizes[clients], most, draws.config.seed)
+    sizes = table.sizes[clients]
+    quota = share_sample_quota(sizes if each is None else np.minimum(sizes, each), most, draws.config.seed)
     chosen = [np.zeros(0, dtype=np.int64)]
     for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
         order = torch.randperm(int(table.sizes[client]), generator=keyed(draws.config.seed, "kept", client))

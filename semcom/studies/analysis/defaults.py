@@ -66,7 +66,8 @@ def _read_options(field: str, name: str, request: RunConfig) -> dict[str, Any]:
         return {**SETTLED[name]}
     place = NAMING[field].place(name)
     if field == "partition.kind":  # which imports no torch
-        return vars(PARTITIONS.get(name).settle(find_options_class(field, name)(), request.data.name))
+        images = getattr(request.data.options, "of", request.data.name)
+        return vars(PARTITIONS.get(name).settle(find_options_class(field, name)(), images))
     if place is None:
         options = find_options_class(field, name)()
         return vars(options.settled() if hasattr(options, "settled") else options)

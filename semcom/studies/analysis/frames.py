@@ -106,10 +106,13 @@ def yield_class_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run, view and class: the mean over the evaluations that the headline averages."""
     for run in found:
         lines = run.lines() if run.summary is not None else []
+        since = (run.summary or {}).get("stopped", {}).get("best_on_validation", 0)
+        lines = [line for line in lines if line["round"] >= since]
         for view in (run.summary or {}).get("views", {}):
             of = [line["views"][view]["classes"] for line in lines if "classes" in line.get("views", {}).get(view, {})]
             # A view of the last stage is its own evaluation, even where the rounds had one of that name.
-            of = of[-1:] if view in (run.summary or {}).get("finish", {}).get("views", {}) else of[-LAST:]
+            last = view in (run.summary or {}).get("finish", {}).get("views", {})
+            of = of[-1:] if last else of[0 if since else -LAST :]
             means = np.array(of, dtype=float).mean(0).tolist() if of else []
             yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
 

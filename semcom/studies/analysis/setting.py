@@ -55,21 +55,24 @@ def describe_rounds(study: Study, metric: str, view: Views = None) -> str:
         metric: number of a view, under its own name.
         view: name of the view, or variant -> view, as of `Study.compare`.
     """
-    lengths, last_stage = set[int](), list[str]()
+    lengths, last_stage, stopped = set[int](), list[str](), False
     for run in study.stored:
         name = choose_view(view, run.variant) or run.headline
         if run.summary is None or metric not in (run.view(name) or {}):
             continue
         if name in run.summary.get("finish", {}).get("views", {}):
             last_stage.append(study.labels.value("variant", run.variant))
+        elif "stopped" in run.summary:
+            stopped = True
         elif "rounds" in run.summary:  # an experiment's own training may not tell
             lengths.add(min(LAST, run.summary["rounds"]))
-    if metric.removeprefix(f"{study.metric.name}_") in OF_ONE_ROUND or not (lengths or last_stage):
+    if metric.removeprefix(f"{study.metric.name}_") in OF_ONE_ROUND or not (lengths or last_stage or stopped):
         return ""
     window = f"mean of its last {' or '.join(map(str, sorted(lengths)))} rounds" if max(lengths, default=0) > 1 else ""
     of_rounds = window or ("one after its last round" if lengths else "")
     after = f"one after its last stage ({', '.join(dict.fromkeys(last_stage))})" if last_stage else ""
-    return f"The number of a run is the {' or the '.join(filter(None, (of_rounds, after)))}."
+    early = "mean from its best round on validation images on, if it stopped early" if stopped else ""
+    return f"The number of a run is the {' or the '.join(filter(None, (of_rounds, early, after)))}."
 
 
 def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:

@@ -83,6 +83,13 @@ def test_headline_is_the_mean_over_the_last_evaluations() -> None:
     assert got["last_at"] == pytest.approx({"low": 0.45}), "of the last evaluation alone"
 
 
+def test_headline_after_an_early_stop_is_of_all_evaluations_from_the_best_on() -> None:
+    """Also where these are more than the last ten."""
+    lines = [{"round": n, "views": {"global": evaluation(n / 100)}} for n in range(1, 41)]
+    assert compute_headlines(lines, since=20)["global"]["accuracy"] == pytest.approx(0.3)
+    assert compute_headlines(lines)["global"]["accuracy"] == pytest.approx(0.355)
+
+
 def test_headline_averages_what_else_the_last_evaluations_have() -> None:
     """Those of a version that did not have a number yet are left out."""
     lines = [{"clients": [0.5], "validation": 0.1}]

@@ -155,6 +155,13 @@ def test_few_images_are_drawn_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows == sorted(rows) and np.array_equal(some["received/personal"], everything["received/personal"][rows])
 
 
+def test_no_client_gives_more_pictures_than_its_part() -> None:
+    """Of tests of 1 and 100 images, 1 and as many as a client may give."""
+    w = worlds.world(sizes=(2, 2), tests=(1, 100))
+    drawn = artifacts._draw_tests(w, np.arange(2), artifacts.PICTURES, artifacts.EACH)
+    assert np.bincount(drawn >= 1).tolist() == [1, artifacts.EACH]
+
+
 @pytest.mark.parametrize(
     ("sizes", "total", "expected"),
     [((5, 1, 9), 99, (5, 1, 9)), ((5, 1, 9), 7, (3, 1, 3)), ((4, 4), 0, (0, 0)), ((0, 3), 2, (0, 2))],
