@@ -57,13 +57,13 @@ class CompareFlags:
     view: str | None = None
     """View whose accuracies are compared, or one of a method, such as fedcosr=trained; several separated by commas
     (None: the first one of each method, its headline)."""
-    metric: str = "accuracy"
+    metric: str | None = None
     """Number of a view, such as accuracy (of another task, its headline), among_own or worst10; without a view, also
-    one of the run, such as clusters.knn_purity or seconds.train."""
+    one of the run, such as clusters.knn_purity or seconds.train (None: accuracy)."""
     until: float | None = None
     """Accuracy, such as 0.6: what each of the two had cost when it first reached this is printed instead."""
-    cost: str = "uses"
-    """What it costs: time_s, energy_j, uses, bits, floats, airtime_s, samples or rounds."""
+    cost: str | None = None
+    """What it costs: time_s, energy_j, uses, bits, floats, airtime_s, samples or rounds (None: uses)."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
     plugins: PLUGIN = ()
@@ -109,13 +109,17 @@ def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
+    if wanted.until is None and wanted.cost is not None:
+        raise ConfigError(f"cost: {wanted.cost} is what an accuracy costs; give --until, such as 0.6, or leave it out")
     if wanted.until is not None:
+        if wanted.metric is not None:
+            raise ConfigError(f"metric: --until is of the headline alone, and not of {wanted.metric}; leave it out")
         frame = _compute_costs(study, [first, second], wanted)
         say(_format_table(frame))
         if wanted.csv is not None:
             say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
         return
-    found = study.compare_all([first, second], view=read_analysis_view(wanted.view), metric=wanted.metric)
+    found = study.compare_all([first, second], view=read_analysis_view(wanted.view), metric=wanted.metric or "accuracy")
     say(found)
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(found.frame))}")
@@ -147,6 +151,8 @@ def read_analysis_point(words: Sequence[str]) -> dict[str, list[str]]:
         name, equals, values = word.partition("=")
         if not equals or not name or not values:
             raise ConfigError(f"at: {word!r} is not field=value, such as channel.snr_db=10")
+        if name in found:
+            raise ConfigError(f"at: {name} is given twice; give {name}={','.join(found[name])},{values}")
         found[name] = values.split(",")
     return found
 
@@ -174,8 +180,9 @@ def _compute_costs(study: Study, variants: Sequence[str], wanted: CompareFlags) 
         raise ConfigError(f"view: {wanted.view!r} is not one for both variants, as --until needs")
     for name in set(variants) - set(study.variants):
         raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(study.variants)}")
-    found = study.until(wanted.until or 0.0, wanted.cost, view=view)
-    return found[found["variant"].isin(variants)].rename(columns={"cost": wanted.cost})
+    cost = wanted.cost or "uses"
+    found = study.until(wanted.until or 0.0, cost, view=view)
+    return found[found["variant"].isin(variants)].rename(columns={"cost": cost})
 
 
 def _read_table(study: Study, what: What) -> pd.DataFrame:

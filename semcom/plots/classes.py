@@ -77,7 +77,8 @@ def draw_class_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles)
     axes.set_xticks(range(0, len(places), step), [plot.labels.value(x, value) for value in places[::step]])
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")
+    order = "least accurate" if plot.metric.higher else "smallest"
+    axes.set_xlabel("Class" if x == "class" else f"Client, {order} first" if cells["n"].max() > 1 else "Client")
     axes.set_ylabel(metric_label(plot.metric))
     percent(axes.yaxis, plot.metric)
 

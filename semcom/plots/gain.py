@@ -71,8 +71,8 @@ def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = Non
 
 def draw_gain(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each method and a column for each value of the abscissa, with significant differences in bold."""
-    share = plot.metric.share
-    draw_table(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
+    share, colours = plot.metric.share, MAP if plot.metric.higher else f"{MAP}_r"
+    draw_table(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], colours)
 
 
 def _format_gain(cell: Cell, share: bool) -> str:
@@ -86,7 +86,8 @@ def _format_gain(cell: Cell, share: bool) -> str:
 def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, which ends at the largest gain and at a loss of that size, and draw its bar."""
     share, most = plot.metric.share, _find_end(cells, plot)
-    label = f"Gain over {plot.labels.value('variant', plot.over)}{' (points)' if share else ''}"
+    over = plot.labels.value("variant", plot.over)
+    label = f"{'Gain over' if plot.metric.higher else 'Difference to'} {over}{' (points)' if share else ''}"
     draw_colour_bar(figure, (-most, most), label, share)
 
 

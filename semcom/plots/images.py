@@ -149,6 +149,10 @@ def _name_snr(snr_db: float) -> str:
     return "as trained" if np.isnan(snr_db) else f"{snr_db:g} dB"
 
 
+def _name_place(snr_db: float) -> str:
+    return _name_snr(snr_db) if np.isnan(snr_db) else f"at {_name_snr(snr_db)}"
+
+
 def _name_listener(setting: str) -> str:
     """Name the setting of an attack: that of an eavesdropper by his SNR alone."""
     return setting.removeprefix("eavesdropper-").replace("dB", " dB", 1)
@@ -160,7 +164,7 @@ def describe_images(cells: pd.DataFrame, plot: Plot) -> str:
     means = cells.groupby([str(plot.facet), column], sort=False, dropna=False)["psnr"].mean()
     of_each = "; ".join(
         f"{plot.labels.place(str(plot.facet), panel)} "
-        f"{f'at {place:g} dB' if column == TEST else _name_listener(place)}: {mean:.1f} dB"
+        f"{_name_place(place) if column == TEST else _name_listener(place)}: {mean:.1f} dB"
         for (panel, place), mean in means.items()
     )
     what = "as they come back" if column == TEST else "as attackers rebuild them"

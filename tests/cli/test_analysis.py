@@ -79,6 +79,16 @@ def test_compare_tells_what_a_target_costs(folder: Path, capsys: pytest.CaptureF
     assert lines[-1] == "table: out.csv" and "fedcl" in lines[1] + lines[2]
 
 
+def test_a_flag_that_would_do_nothing_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, field in (
+        ("compare s fedcl fedavg --until 0.3 --metric worst10", "metric"),
+        ("compare s fedcl fedavg --cost rounds", "cost"),
+        ("results s --at seed=0 seed=1", "at"),
+    ):
+        assert cli.main(words.split()) == 2
+        assert capsys.readouterr().err.startswith(f"semcom: error: {field}: ")
+
+
 def test_the_help_explains_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     for command, words in (("results", "FOLDER"), ("compare", "FOLDER A B")):
         text = "\n".join(told(capsys, f"{command} --help"))

@@ -9,14 +9,17 @@ import pytest
 
 from semcom.cli import main as cli
 from semcom.config import ConfigError
+from semcom.methods.registry import METHODS
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
+from semcom.studies.results.table import read_table
 
 PLUGIN = """
 from pathlib import Path
 
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS
+from semcom.studies.results.table import read_table
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.registry import FIGURES
 from semcom import RunConfig, TrainConfig
@@ -84,3 +87,42 @@ def test_a_scale_of_any_name(plugin: Callable[..., str], capsys: pytest.CaptureF
     capsys.readouterr()
     assert cli.main(["sweep", "mine", "--plugin", file, "--scale", "other", "--out", "results/mine-mine"]) == 2
     assert f"(semcom sweep mine --plugin {file})" in capsys.readouterr().err
+
+
+OWN = """
+from semcom import METHODS
+from semcom.methods.local import Local
+
+
+@METHODS.register("later-local")
+class Mine(Local):
+    pass
+"""
+FEW = "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partition.test_per_class=2"
+
+
+@pytest.mark.usefixtures("thin")
+def test_later_methods_join_a_study_under_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside a method of a plug-in; in an experiment what is set is for such a method alone, and none joins it."""
+    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    for out, methods, more in (("a", ("local", "fedavg"), ""), ("b", ("later-local", "fedavg"), "--plugin own.py")):
+        for method in methods:
+            assert cli.main(f"sweep --methods {method} {FEW} {more} --out {out}".split()) == 0
+        frame = read_table(Path(out)).set_index("variant")
+        assert set(frame.index) == set(methods) and set(frame["train.rounds"]) == {1} and set(frame["clients"]) == {2}
+    first, later = (f"sweep demo --methods {name} {FEW} --plugin own.py --out c" for name in ("later-local", "fedavg"))
+    assert cli.main([*first.split(), "--seeds", "0"]) == 0
+    assert cli.main([*later.split(), "--seeds", "0"]) == 2
+
+
+@pytest.mark.usefixtures("thin")
+def test_finished_runs_without_what_is_to_be_kept_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ("--seeds 0", "--seeds 0,1 --keep confusion", "--seeds 0,1 --keep confusion"):
+        assert cli.main(f"sweep --methods local {FEW} --out a {more}".split()) == 0
+        said = capsys.readouterr()
+        assert ("keep: 1 finished runs have not kept confusion" in said.out + said.err) == ("--keep" in more)

@@ -100,8 +100,10 @@ def _read_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int
     return {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
 
 
-def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
+def find_round_of_target(rounds: pd.DataFrame, target: float, higher: bool = True) -> float:
     """Find the first round after which a value, averaged over runs, is at least `target`; NaN without such a round.
+
+    Where less is better (not `higher`), at most `target`.
 
     Only rounds after which all the runs were evaluated count, as the mean over others would jump with their number.
 
@@ -111,5 +113,5 @@ def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
     """
     over_runs = rounds.groupby("round")["value"].agg(["mean", "count"])
     common = over_runs.loc[over_runs["count"] == rounds["hash"].nunique(), "mean"]
-    reached = common.index[common >= target]
+    reached = common.index[common >= target if higher else common <= target]
     return float(reached.min()) if len(reached) else float("nan")

@@ -80,7 +80,9 @@ def _is_efficient(rivals: pd.DataFrame, row: pd.Series) -> bool:
     return bool(np.isfinite(row["cost"]) and not (as_good & better).any())
 
 
-def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFrame:
+def compute_cost_until_target(
+    frame: pd.DataFrame, axes: Sequence[str], target: float, higher: bool = True
+) -> pd.DataFrame:
     """Find the cost at which a value, averaged over seeds, first reaches a target.
 
     The rule: the first round after which all seeds were evaluated and their mean is at least the target, by
@@ -91,6 +93,7 @@ def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: 
             the run had cost by then).
         axes: fields that tell the points apart.
         target: the value to reach.
+        higher: whether more of it is better.
 
     Returns:
         Columns: variant, axes, target, round, cost (both NaN where the target is never reached), n (seeds).
@@ -98,7 +101,7 @@ def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: 
     by, rows = ["variant", *axes], []
     check_seeds_alone(frame.drop_duplicates("hash"), axes, "variant")
     for key, cell in frame.groupby(by, sort=False, dropna=False):
-        reached = find_round_of_target(cell, target)
+        reached = find_round_of_target(cell, target, higher)
         spent = cell.loc[cell["round"] == reached, "spent"]
         rows.append((*key, target, reached, spent.mean(), cell["hash"].nunique()))
     return pd.DataFrame(rows, columns=[*by, "target", "round", "cost", "n"])

@@ -358,10 +358,13 @@ class Study:
     def rank(self, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
         """Order the variants at each point, and find which may be called best and second: `rank_variants`.
 
-        Args and errors are those of `compare`; there may be several points.
+        Args and errors are those of `compare`; there may be several points. Nothing is called so by numbers of which it
+        is not known that more is better, and the largest comes first.
         """
         metric = self.find_metric(metric)
         found = ranking.rank_variants(self._cells(metric), self.axes, view, metric)
+        if not self.labels.metric(metric).higher and not found.empty:
+            found = found.assign(mark="")
         return found if found.empty else cut_intervals(found, self.labels.metric(metric))
 
     def marked(
@@ -433,7 +436,8 @@ class Study:
         headline = {key: view or run.headline for key, run in done.items()}
         curve = self.smooth(window).rename(columns={self.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        return efficiency.compute_cost_until_target(curve.assign(spent=self.spent(curve, cost)), self.axes, target)
+        curve = curve.assign(spent=self.spent(curve, cost))
+        return efficiency.compute_cost_until_target(curve, self.axes, target, self.metric.higher)
 
     @property
     def in_joule(self) -> bool:

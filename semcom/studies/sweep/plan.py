@@ -132,7 +132,12 @@ def make_plan(
 
     record = describe(request)
     if held is not None:
-        request = _merge_calls(held, record, request, folder)
+        asked, request = request, _merge_calls(held, record, request, folder)
+        if name is None:  # the study of both calls declares the methods of both
+            declared = dataclasses.replace(declared, variants=tuple(request.methods or ()))
+        parts = (asked.methods, held["axes"][VARIANT], request.methods)
+        if record["set"] and len({bool(list_joining_methods(declared, names)) for names in parts}) > 1:
+            raise refuse_another_sweep(folder, held)  # what is set is for those that join alone, where any do
         chosen = apply_request(declared, scale, request)
         record = describe(request)
     joining = list_joining_methods(declared, request.methods)

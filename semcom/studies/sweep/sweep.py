@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -15,7 +16,8 @@ import semcom
 from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import REPORT, SWEEP, TABLE, format_json, write_atomically
+from semcom.files import ARRAYS, REPORT, SWEEP, TABLE, format_json, write_atomically
+from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import check_stored_reads
 from semcom.runs.folder.summary import read_summary, seal_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
@@ -203,6 +205,8 @@ def execute_sweep(
         for config in share.values():
             check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
+        if not own:
+            _tell_of_lacking_arrays([config for config in share.values() if config.keep and has_outcome(config)])
         jobs = _check_processes(left, jobs, backend, own)
         # A division that no run can get is found now, not hours later when its run begins.
         check_sweep_data(left)
@@ -233,6 +237,22 @@ def execute_sweep(
     return None
 
 
+def _tell_of_lacking_arrays(done: Sequence[RunConfig]) -> None:
+    """Tell of finished runs that lack arrays which are to be kept, as a sweep keeps no models to make them of."""
+    lacking = []
+    for config in done:
+        names: list[str] = []
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(locate_run_folder(config) / ARRAYS) as file:
+            names = file.namelist()
+        lacking += [config] if list_lacking_arrays(dict.fromkeys(names), config.keep) else []
+    if lacking:
+        some = ", ".join(locate_run_folder(config).name for config in lacking[:3])
+        say(
+            f"keep: {len(lacking)} finished runs have not kept {', '.join(lacking[0].keep)} ({some}"
+            f"{' ...' if len(lacking) > 3 else ''}) and stay as they are; remove their folders to train them again"
+        )
+
+
 def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str) -> tuple[Train, bool]:
     """Choose the function that carries out a run, and say whether it is another one than `semcom.run`."""
     carry = train or find_own_train(plan.experiment) or semcom.run
@@ -247,10 +267,13 @@ def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str
 
 def _mark_training(plan: Plan, train: Train | None) -> Plan:
     """Note in the record whose code trains, and warn where it has changed."""
-    code = digest_training(train, plan.record["plugins"]).get(TRAINING)
+    code, own = digest_training(train, plan.record["plugins"]).get(TRAINING), bool(train or plan.experiment.train)
+    if plan.held and plan.held.get("own_training", own) != own:
+        whose = "semcom.run" if own else "a function of their own"
+        raise ConfigError(f"train: runs in {plan.folder} were trained by {whose}; train all so, or name another out")
     if code and plan.held and plan.held.get("training_code", code) != code:
         say(f"train: its code has changed since runs in {plan.folder} were trained; what is done stays as it is")
-    mark = {"own_training": bool(train or plan.experiment.train)} | ({"training_code": code} if code else {})
+    mark = {"own_training": own} | ({"training_code": code} if code else {})
     return replace(plan, record={**plan.record, **mark})
 
 

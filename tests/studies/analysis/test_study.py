@@ -16,6 +16,7 @@ import semcom
 from semcom.config import ChannelConfig, FinishConfig, run_hash
 from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.comparison import Comparison
+from semcom.studies.analysis.efficiency import compute_cost_until_target
 from semcom.studies.analysis.overview import read_overview
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import Study
@@ -634,6 +635,16 @@ def test_the_cost_until_a_target(tmp_path: Path) -> None:
     assert study.until(0.6, "samples").set_index("variant")["cost"]["fedcl"] == 750
     smooth = study.until(0.6, "rounds", window=2).set_index("variant")["cost"]
     assert smooth["fedcl"] == 3 and math.isnan(study.until(0.61, window=2).set_index("variant")["cost"]["fedcl"])
+
+
+def test_of_what_is_better_small_a_target_is_reached_from_above() -> None:
+    """Errors of .9, .5, .4 and .6: at most .5 after round 2."""
+    rows = [
+        {"hash": "a", "variant": "x", "round": r, "value": v, "spent": r} for r, v in enumerate((0.9, 0.5, 0.4, 0.6), 1)
+    ]
+    for higher, reached in ((False, 2), (True, 1)):
+        found = compute_cost_until_target(pd.DataFrame(rows), (), 0.5, higher)
+        assert found[["round", "cost"]].values.tolist() == [[reached, reached]]
 
 
 def test_time_is_that_of_the_rounds_so_far(tmp_path: Path) -> None:

@@ -425,6 +425,13 @@ def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: R
         sweep("letter-fig2b", out=tmp_path, train=fake_run)
 
 
+def test_a_folder_has_runs_of_one_kind_of_training(tmp_path: Path, fake_run: Run) -> None:
+    given = {"methods": "local", "set": {"clients": 2, "partition.shots": 2, "train.rounds": 1}, "out": tmp_path}
+    sweep(**given, seeds=0, train=fake_run)
+    with refuses("train", tmp_path, "a function of their own"):
+        sweep(**given, seeds=(0, 1))
+
+
 def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -> None:
     overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
     sweep("demo", out=tmp_path, train=fake_run, set=overrides)
