@@ -130,17 +130,17 @@ def make_plan(
         }
         return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value, see `resolve`
 
-    record = describe(request)
+    record, whole = describe(request), declared
     if held is not None:
         asked, request = request, _merge_calls(held, record, request, folder)
         if name is None:  # the study of both calls declares the methods of both
-            declared = dataclasses.replace(declared, variants=tuple(request.methods or ()))
+            whole = dataclasses.replace(declared, variants=tuple(request.methods or ()))
         parts = (asked.methods, held["axes"][VARIANT], request.methods)
-        if record["set"] and len({bool(list_joining_methods(declared, names)) for names in parts}) > 1:
+        if record["set"] and len({bool(list_joining_methods(whole, names)) for names in parts}) > 1:
             raise refuse_another_sweep(folder, held)  # what is set is for those that join alone, where any do
-        chosen = apply_request(declared, scale, request)
+        chosen = apply_request(whole, scale, request)
         record = describe(request)
-    joining = list_joining_methods(declared, request.methods)
+    joining = list_joining_methods(whole, request.methods)
     code = digest_training(declared.train, loaded)
     return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining, code)
 
