@@ -126,6 +126,7 @@ def make_plan(
             "own_training": declared.train is not None,
             "plugins": list(loaded),
             "set": {key: value for key, value in request.set.items() if key not in NOT_IDENTITY},
+            "own": request.own,
             "axes": _list_axes(chosen, scale, request),
         }
         return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value, see `resolve`
@@ -238,6 +239,11 @@ def _merge_calls(held: dict[str, Any], record: Mapping[str, Any], request: Reque
     same = all(held.get(name) == record[name] for name in ("experiment", "scale", "plugins", "set"))
     if not same or there.keys() != here.keys():
         raise refuse_another_sweep(folder, held)
+    own = held.get("own")  # older versions have stored none
+    if own is not None:  # what was chosen for a variant before is not chosen anew, nor forgotten
+        if any(own.get(name, {}) != record["own"].get(name, {}) for name in here[VARIANT] if name in there[VARIANT]):
+            raise refuse_another_sweep(folder, held)
+        request = dataclasses.replace(request, own={**own, **request.own})
     more = [name for name in here if any(value not in there[name] for value in here[name])]
     fewer = [name for name in here if any(value not in here[name] for value in there[name])]
     grid = not more or not fewer or (more == fewer and len(more) == 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,7 @@ def plan_tuned(
     """
     fields = [name for axis in request.tune for name in axis.fields]
     scores, shown = read_tuning_candidates(search, fields)
+    scores = {variant: _select_asked(of, request.tune) for variant, of in scores.items()}
     # Of equal scores `max` takes the first, as the documentation promises.
     chosen = {variant: max(of, key=of.__getitem__) for variant, of in scores.items()}
     lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
@@ -204,6 +206,16 @@ def read_tuning_candidates(
         for values, score in of.items()
     }
     return best, shown
+
+
+def _select_asked(scores: Mapping[Values, float], axes: Sequence[Axis]) -> dict[Values, float]:
+    """Select the candidates of this call; the folder of the search may hold others of earlier ones."""
+    asked = dict(scores)
+    for first, axis in zip(accumulate((len(axis.fields) for axis in axes), initial=0), axes, strict=False):
+        part = slice(first, first + len(axis.fields))
+        allowed = {value for values in axis.values for value in (values, (None,) * len(values))}
+        asked = {values: score for values, score in asked.items() if values[part] in allowed}
+    return asked
 
 
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:

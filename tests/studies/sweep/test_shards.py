@@ -53,6 +53,7 @@ def test_sweep_json_says_all_that_the_call_says(tmp_path: Path, fake_run: Run) -
         "own_training": True,
         "plugins": [],
         "set": {"train.rounds": 2},
+        "own": {},
         "axes": {
             "variant": ["fedcl", "fedavg"],
             SNR: [0.0, 9.0, 18.0],

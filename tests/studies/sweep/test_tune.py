@@ -87,6 +87,22 @@ def test_the_best_on_validation_runs_with_all_seeds(tmp_path: Path, capsys: pyte
     assert sorted(set(again["seed"])) == [0, 1, 2]
 
 
+def test_a_folder_keeps_what_was_chosen_for_it(tmp_path: Path) -> None:
+    """Later seeds and methods have it; another choice, or none, is another study; only asked candidates win."""
+    rates = {"tune": {"train.lr": (0.1, 0.2)}}
+    tuned(tmp_path / "a", methods="fedavg", seeds=0, **rates)
+    frame = tuned(tmp_path / "a", methods="fedproto", seeds=0, **rates)
+    assert dict(zip(frame["variant"], frame["train.lr"], strict=True)) == {"fedavg": 0.2, "fedproto": 0.1}
+    frame = tuned(tmp_path / "a", methods=("fedavg", "fedproto"), seeds=(0, 1), **rates)
+    assert len(frame) == 4 and set(zip(frame["variant"], frame["train.lr"], strict=True)) == {
+        ("fedavg", 0.2),
+        ("fedproto", 0.1),
+    }
+    for other in ({"tune": ()}, {"tune": {"train.lr": (0.1,)}}):
+        with refuses("out", tmp_path / "a"):
+            tuned(tmp_path / "a", methods="fedavg", seeds=0, **other)
+
+
 def fail_again(config: RunConfig) -> None:
     """Only what diverged and the new seed are left to do."""
     assert config.seed == 2 or config.train.lr == 0.4
