@@ -295,6 +295,8 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
         raise ConfigError(f"partition.kind: {config.kind!r} gives no Split with lists for {clients} clients")
     train, validation = split.train, split.validation or tuple(np.empty(0, dtype=np.int64) for _ in range(clients))
     _check_filled(config.kind, train, split.test)
+    if np.isin(np.concatenate(split.test), np.concatenate([*train, *validation])).any():
+        raise ConfigError(f"partition.kind: {config.kind!r} tests a client on what some client learns from")
     train = _cut_scarce_clients(train, dataset.labels, config, rng)
     if config.validation:
         if any(len(indices) for indices in validation):

@@ -19,7 +19,8 @@ from semcom.channels.scene import read_scene
 from semcom.config import ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import default_shots, partition_dataset
-from semcom.data.split import Split
+from semcom.data.registry import PARTITIONS
+from semcom.data.split import Partition, Split
 from semcom.data.split_file import write_split
 from semcom.runs.request.resolve import resolve
 from tests.refusals import refuses
@@ -286,6 +287,16 @@ def test_what_one_client_learns_from_is_no_test_of_another(tmp_path: Path, part:
         np.savez(path, **{**lists, name: [at]})
         with refuses("partition.path", f"has a {word} image of some client in {name}"):
             partition_dataset(EVEN, divided(kind="file", path=path), 2, 0)
+
+
+def test_a_partition_of_ones_own_that_tests_on_training_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leaky(Partition):
+        def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
+            return Split((np.array([0]), np.array([1])), (np.array([300]), np.array([0])))
+
+    monkeypatch.setattr(PARTITIONS, "_added", {**PARTITIONS._added, "leaky": Leaky})
+    with refuses("partition.kind", "leaky"):
+        partition_dataset(EVEN, PartitionConfig("leaky"), 2, 0)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
