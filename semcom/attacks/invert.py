@@ -108,9 +108,12 @@ class Judge:
         originals, truth = self.federation.images.cpu()[index], self.federation.labels.cpu()[index]
         wanted = scale_bytes(originals, torch.float32)
         answers = {"": rebuilt, "_mean": self.target.mean(0).expand_as(wanted), "_class": self.by_class[truth]}
-        sides = None if self.federation.sides is None else self.federation.sides.cpu()[index]
+        known = self.federation.sides
+        sides, least = (None, None) if known is None else (known.cpu()[index], int(known.min()))
         row = {
-            f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted, sides).items()
+            f"{name}{end}": v
+            for end, of in answers.items()
+            for name, v in compare_images(of, wanted, sides, least).items()
         }
         for end, judge, of in (("", classifier or self.classifier, rebuilt), ("_originals", self.classifier, wanted)):
             row[f"accuracy{end}"] = float((_apply(judge, of).argmax(1) == truth).float().mean())
@@ -164,14 +167,20 @@ def _average_by_class(target: Tensor, labels: Tensor, classes: int) -> Tensor:
     return torch.stack([of.mean(0) if len(of) else target.mean(0) for of in own])
 
 
-def compare_images(found: Tensor, wanted: Tensor, sides: Tensor | None = None) -> dict[str, float]:
+def compare_images(
+    found: Tensor, wanted: Tensor, sides: Tensor | None = None, least: int | None = None
+) -> dict[str, float]:
     """Measure PSNR (dB) and SSIM of images in [-1, 1] `[n, c, h, w]`, means over them.
 
-    `sides` `[n, 2]`: height and width of the pictures inside, whose border does not count (None: without a border).
+    Args:
+        found: rebuilt images.
+        wanted: the images.
+        sides: height and width of the pictures inside, whose border does not count, `[n, 2]` (None: without a border).
+        least: smallest side of all images that are compared, on which SSIM depends (None: of these).
     """
     task, size = Reconstruction(), wanted.shape[-1]
     sides = torch.tensor([wanted.shape[-2:]]).expand(len(wanted), 2) if sides is None else sides
-    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= int(sides.min()))
+    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= (least or int(sides.min())))
     each: dict[str, list[Tensor]] = {metric.label.lower(): [] for metric in task.metrics}
     for shape in sides.unique(dim=0):
         inside, of = find_picture(size, *shape.tolist()), (sides == shape).all(1)

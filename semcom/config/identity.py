@@ -309,17 +309,30 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     `ls`, MMSE knows its error. Several users are received at the powers that they have. Rates follow each client's own
     fades, and 5G's slowest scheme has its price. Lost blocks that are not repeated are lost downwards, too. FedAMP
     mixes what the last round's clients have sent.
+
+    Broadcasts meet no other user, and come from all antennas alike; users share the base station's power. A repetition
+    meets the h that it has met. All at once, clients spend what they need. Features that are 0 are quantised too.
+    After an early stop all evaluations from the best one on count.
     """
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
     analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
     lossy = _read_dotted_field(values, "air.compress") not in (None, "none")
     lossy |= _read_dotted_field(values, "air.coverage") not in (None, "repetition")
     fades = kind not in ("none", "ideal", "awgn") and _read_dotted_field(values, "channel.options.fading") != "awgn"
+    users, antennas = ((_read_dotted_field(values, f"channel.options.{name}") or 1) for name in ("users", "antennas"))
+    again = _read_dotted_field(values, "channel.options.round_doppler") is not None
+    again |= _read_dotted_field(values, "channel.options.time") == "round"
+    follows, repeats = rate in ("mcs", "capacity"), _read_dotted_field(values, "air.repeat") is not False
+    rows = values["method"] in ("fedproto", "fedgh", "fedpac", "fedcrl", "fedcosr")
     counts = {
         "air.parameters": (2 + fades) * analog,
+        "air.access": int(_read_dotted_field(values, "air.access") == "superposed"),
+        "air.compress": int(rows and _read_dotted_field(values, "air.compress") == "quantise"),
+        "channel.options.antennas": int(antennas > 1 and (follows or analog)),
+        "train.patience": int((_read_dotted_field(values, "train.patience") or 0) >= 10),
         "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
-        "channel.options.users": int((_read_dotted_field(values, "channel.options.users") or 1) > 1),
-        "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)),
+        "channel.options.users": 2 * (users > 1),
+        "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)) + (follows and again and repeats),
         "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog or lossy)),
         "air.repeat": 2 * (_read_dotted_field(values, "air.repeat") is False),
     }

@@ -188,6 +188,9 @@ class DigitalChain(FedAvg):
             raise ConfigError(f"channel.equaliser: {method} decodes with every h known; choose mmse or zf")
         if getattr(options, "users", 1) > 1:
             raise ConfigError(f"channel.users: {method} sends one image at a time; give 1")
+        for name, default in (("feature_noise", 0.0), ("power", "normalised")):
+            if getattr(options, name, default) != default:
+                raise NoEffect(f"channel.{name}: {getattr(options, name)} has no effect, as {method} sends no features")
         if kind == "awgn" and self.hyper.outage != self.Hyper.outage:
             raise NoEffect(f"hyper.outage: {self.hyper.outage} has no effect, as awgn does not fade; leave it out")
         if config.finish.kind is not None or config.new_clients:

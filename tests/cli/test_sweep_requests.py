@@ -125,4 +125,4 @@ def test_finished_runs_without_what_is_to_be_kept_are_named(
     for more in ("--seeds 0", "--seeds 0,1 --keep confusion", "--seeds 0,1 --keep confusion"):
         assert cli.main(f"sweep --methods local {FEW} --out a {more}".split()) == 0
         said = capsys.readouterr()
-        assert ("keep: 1 finished runs have not kept confusion" in said.out + said.err) == ("--keep" in more)
+        assert ("keep: finished runs have not kept confusion (1: " in said.out + said.err) == ("--keep" in more)

@@ -92,6 +92,8 @@ def test_a_fixed_scheme_has_a_cliff_and_gains_nothing_above_it() -> None:
         ({"hyper": {"outage": "worst"}, "channel": ChannelConfig(kind="rayleigh")}, "hyper.outage"),
         ({"hyper": {"scheme_db": 10.0, "code": "capacity"}}, "hyper.scheme_db"),
         ({"new_clients": 1}, "new_clients"),
+        ({"channel": ChannelConfig(options={"feature_noise": 1.0})}, "channel.feature_noise"),
+        ({"channel": ChannelConfig(options={"power": "free"})}, "channel.power"),
     ],
 )
 def test_what_it_cannot_do_is_refused(more: dict[str, Any], field: str) -> None:

@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from torch import nn
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import count_confusion
 from semcom.methods.fedrod import FedRoD
+from semcom.models.registry import HEADS
 from tests.methods.arms import X, Y, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, random_federation, world
@@ -78,3 +81,34 @@ def test_global_is_the_generic_head_alone() -> None:
     alone = {n.replace("head.generic.", "head."): t for n, t in state.model.named().items() if "personal" not in n}
     other = {"global": type(views["global"])(plain.population().replaced(alone))}
     assert torch.equal(counts["global"], count_confusion(plain.session, other, None, table)["global"])
+
+
+def test_a_head_with_batchnorm_is_tested_with_its_running_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts are trained one by one, and tested together: neither batch nor order of a test has an effect."""
+
+    def with_batchnorm(features: int, shape: tuple[int, ...]) -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, *shape))
+
+    monkeypatch.setattr(HEADS, "_added", {**HEADS._added, "test-normed": with_batchnorm})
+    w = world("fedrod", model={"head": "test-normed"}, train={"optimizer": "sgd"})
+    method = FedRoD(w.config.hyper)
+    state = rounds(w, method)[-1]
+    held = {name: t.clone() for name, t in state.model.named().items()}
+    counts = [
+        count_confusion(w.session, method.views(state, w), None, w.session.draws.federation.test)["personal"]
+        for _ in range(2)
+    ]
+    assert torch.equal(*map(torch.as_tensor, counts))
+    assert all(torch.equal(held[name], t) for name, t in state.model.named().items())
+
+
+def test_apfl_trains_a_network_with_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own copy of the network, which is called by the names of the first, has no masks of its own."""
+
+    def with_dropout(features: int, shape: tuple[int, ...]) -> nn.Module:
+        return nn.Sequential(nn.Dropout(0.5), nn.Linear(features, *shape))
+
+    monkeypatch.setattr(HEADS, "_added", {**HEADS._added, "test-dropped": with_dropout})
+    before, after = rounds(world("apfl", model={"head": "test-dropped"}, train={"optimizer": "sgd"}))
+    moved = {name: not torch.equal(t, after.model.named()[name]) for name, t in before.model.named().items()}
+    assert moved["head.1.weight"] and moved["own.head.1.weight"]

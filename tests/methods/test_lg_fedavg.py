@@ -83,5 +83,10 @@ def test_encoders_may_differ_unless_they_are_pretrained() -> None:
     mixed = {"encoder": "test-conv,test-conv-wide"}
     model = play("lg_fedavg", **mixed).model
     assert len(model.cohorts) == 2 and torch.equal(client(model, 0)["head.0.weight"], client(model, 1)["head.0.weight"])
+    w = world("lg_fedavg", **mixed)
+    rounds(w)
+    head = float(w.population().numbers("head.")[0])
+    down = w.air.totals["down"]
+    assert (down.floats, down.uses) == (3 * head, head * 32 / 2), "one broadcast to both architectures"
     with pytest.raises(ConfigError, match="model.encoder: lg_fedavg averages the encoder"):
         world("lg_fedavg", hyper={"pretraining": 1}, **mixed)

@@ -297,14 +297,21 @@ class Air:
         return Population(tuple(cohorts))
 
     def _count_models_down(self, pop: Population, part: Prefix) -> None:
-        """Count models that come down: tensors that the clients of a cohort share once, their own for each."""
-        for c in pop.cohorts:
-            shared = sum(t.numel() for n, t in c.common.items() if in_part(n, part))
-            each = np.ones(len(c.ids))
-            if shared:
-                self._count("down", c.ids, shared * each, broadcast=True)
-            if own := c.counts(part) - shared:
-                self._count("down", c.ids, own * each)
+        """Count models that come down: shared tensors once, and their own for each client.
+
+        What architectures share, such as a head, is one broadcast to all.
+        """
+        shared = [{n: t.numel() for n, t in c.common.items() if in_part(n, part)} for c in pop.cohorts]
+        if all(sizes == shared[0] for sizes in shared):
+            parts = [(pop.ids, sum(shared[0].values()))]
+        else:
+            parts = [(c.ids, sum(sizes.values())) for c, sizes in zip(pop.cohorts, shared, strict=True)]
+        for ids, number in parts:
+            if number:
+                self._count("down", ids, number * np.ones(len(ids)), broadcast=True)
+        for c, sizes in zip(pop.cohorts, shared, strict=True):
+            if own := c.counts(part) - sum(sizes.values()):
+                self._count("down", c.ids, own * np.ones(len(c.ids)))
 
     def _count(
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False, name: str = ""

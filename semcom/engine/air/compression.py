@@ -131,9 +131,13 @@ class Compression(Part):
         return Population(tuple(cohorts))
 
     def send_tensors(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Compress tensors `[n, ...]`, and return them as they arrive; zeros stay zeros."""
+        """Compress tensors `[n, ...]`, and return them as they arrive; zeros that are not sent stay zeros.
+
+        Of `[n, C, d]` these are whole rows, of classes that a client does not own; a feature that is 0 is sent.
+        """
         arrived = self.compress(name, values.reshape(len(values), -1), ids).view_as(values)
-        return torch.where(values != 0, arrived, 0.0)
+        sent = values != 0
+        return torch.where(sent.any(-1, keepdim=True) if values.ndim == 3 else sent, arrived, 0.0)
 
     def count_models(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
         """Count the numbers and bits of a part that each client sends, `[K]` both."""

@@ -363,6 +363,8 @@ class Draws:
         kept = {}
         for name, layer in network.named_modules():
             if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):
+                if layer.units is None and not in_part(name, ("encoder.", "head.")):
+                    continue  # in a copy that is never called by its own name
                 if layer.units is None:  # noted when the network was tried out
                     raise ConfigError(f"model: the dropout {name} is never reached; leave it out")
                 drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)

@@ -244,7 +244,9 @@ class StackedModel:
         """
         module = self.network.get_submodule(prefix.rstrip("."))
         training = in_part(prefix, self.train) and not is_frozen(module)
-        if module.training != training:
+        # A part inside it may have been run by itself, in the other mode.
+        odd = [layer for layer in module.modules() if layer.training != training]
+        if len(odd) > (training and len(_list_frozen_batchnorms(module))):
             module.train(training)
             for layer in _list_frozen_batchnorms(module):
                 layer.eval()

@@ -13,7 +13,7 @@ from semcom.config import Resolved, RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
-from semcom.files import CHECKPOINT, METRICS, PREVIOUS, WEIGHTS, set_file_aside
+from semcom.files import CHECKPOINT, METRICS, PREVIOUS, SUMMARY, WEIGHTS, set_file_aside
 from semcom.runs.folder import checkpoint
 from semcom.runs.folder.folder import Folder
 from semcom.runs.folder.lines import digest_metrics, read_metrics
@@ -177,6 +177,7 @@ def begin_or_recover(
     if summary is not None and stored != rounds:
         LOG.warning("rounds %d to %d are trained again", (stored or 0) + 1, rounds)
         summary = None
+        (folder.path / SUMMARY).unlink()  # it is of other lines, should this be interrupted
     if summary is None:
         folder.begin(lines)
     return summary, lines

@@ -230,7 +230,7 @@ class Loop:
             digest_metrics(self.digest, line)
 
     def _finish(self) -> dict[str, Any] | None:
-        """Carry out and evaluate the last stage, if there is one. It draws as a round T + 1 would."""
+        """Carry out and evaluate the last stage, if there is one. It draws as the round after T of the request."""
         if not has_last_stage(self.method, self.config):
             return None
         self.stage = "finish"
@@ -257,7 +257,8 @@ class Loop:
             usual = self.method.views(self.state, self.world)
         last = self.last or {}
         rest = {name: view for name, view in usual.items() if name not in last}
-        return {**({self.rounds + 1: last} if last else {}), **({self.rounds: rest} if rest else {})}
+        end = self.config.train.rounds + 1  # whose draws it has, also after an early stop
+        return {**({end: last} if last else {}), **({self.rounds: rest} if rest else {})}
 
     def _join(self) -> dict[str, Any] | None:
         """Evaluate the new clients, if there are any."""

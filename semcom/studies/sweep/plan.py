@@ -55,7 +55,8 @@ class Plan:
     """Folder of the results."""
     record: Mapping[str, Any]
     """Content of sweep.json: experiment, scale and command; whether its runs are trained by a function of their own;
-    plugins, settings and axes; hash -> variant. The command is the call, or a line for each of several."""
+    plugins, settings and axes; what was chosen for variants; hash -> variant. The command is the call, or a line for
+    each of several."""
     runs: Mapping[str, Resolved]
     """Hash -> resolved configuration with its folder in `out`; the longest runs first."""
     held: Mapping[str, Any] | None
@@ -243,7 +244,7 @@ def _merge_calls(held: dict[str, Any], record: Mapping[str, Any], request: Reque
     if own is not None:  # what was chosen for a variant before is not chosen anew, nor forgotten
         if any(own.get(name, {}) != record["own"].get(name, {}) for name in here[VARIANT] if name in there[VARIANT]):
             raise refuse_another_sweep(folder, held)
-        request = dataclasses.replace(request, own={**own, **request.own})
+        request = dataclasses.replace(request, own={**request.own, **own})
     more = [name for name in here if any(value not in there[name] for value in here[name])]
     fewer = [name for name in here if any(value not in here[name] for value in there[name])]
     grid = not more or not fewer or (more == fewer and len(more) == 1)

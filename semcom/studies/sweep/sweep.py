@@ -198,7 +198,7 @@ def execute_sweep(
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry, own = _choose_training(plan, train, track)
-    plan = _mark_training(plan, train)
+    plan = _mark_training(plan, train, own)
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
         # Finished runs too: a result counts only while the files that it read are unchanged.
@@ -239,18 +239,17 @@ def execute_sweep(
 
 def _tell_of_lacking_arrays(done: Sequence[RunConfig]) -> None:
     """Tell of finished runs that lack arrays which are to be kept, as a sweep keeps no models to make them of."""
-    lacking = []
+    lacking: dict[str, list[str]] = {}
     for config in done:
         names: list[str] = []
         with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(locate_run_folder(config) / ARRAYS) as file:
             names = file.namelist()
-        lacking += [config] if list_lacking_arrays(dict.fromkeys(names), config.keep) else []
+        if lacks := list_lacking_arrays(dict.fromkeys(names), config.keep):
+            lacking[locate_run_folder(config).name] = lacks
     if lacking:
-        some = ", ".join(locate_run_folder(config).name for config in lacking[:3])
-        say(
-            f"keep: {len(lacking)} finished runs have not kept {', '.join(lacking[0].keep)} ({some}"
-            f"{' ...' if len(lacking) > 3 else ''}) and stay as they are; remove their folders to train them again"
-        )
+        what = ", ".join(dict.fromkeys(each for lacks in lacking.values() for each in lacks))
+        where = f"{len(lacking)}: {', '.join([*lacking][:3])}{' ...' * (len(lacking) > 3)}"
+        say(f"keep: finished runs have not kept {what} ({where}); remove their folders to train them again")
 
 
 def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str) -> tuple[Train, bool]:
@@ -265,9 +264,9 @@ def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str
     return partial(semcom.run, track=track), own
 
 
-def _mark_training(plan: Plan, train: Train | None) -> Plan:
+def _mark_training(plan: Plan, train: Train | None, own: bool) -> Plan:
     """Note in the record whose code trains, and warn where it has changed."""
-    code, own = digest_training(train, plan.record["plugins"]).get(TRAINING), bool(train or plan.experiment.train)
+    code = digest_training(train, plan.record["plugins"]).get(TRAINING)
     if plan.held and plan.held.get("own_training", own) != own:
         whose = "semcom.run" if own else "a function of their own"
         raise ConfigError(f"train: runs in {plan.folder} were trained by {whose}; train all so, or name another out")

@@ -28,9 +28,10 @@ from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, read_grid_field
 from semcom.studies.overrides import format_plain_value
+from semcom.studies.results.lock import read_sweep_record, refuse_another_sweep
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import mark_images
-from semcom.studies.sweep.plan import Plan, declare_features, locate_results, make_plan
+from semcom.studies.sweep.plan import VARIANT, Plan, declare_features, locate_results, make_plan
 from semcom.studies.sweep.request import SEED, Request, apply_request, choose_variants, list_joining_methods
 from semcom.tasks.metric import read_headline
 
@@ -51,7 +52,12 @@ def plan_search(
     none of them uses is refused.
     """
     declared, scale, request = _declare_search(name, scale, request, out)
-    methods = [variant.method for variant in choose_variants(declared, request.methods)]
+    folder = locate_results(declared, scale, out)
+    held = read_sweep_record(folder) or {}
+    asked = [variant.name for variant in choose_variants(declared, request.methods)]
+    if any(name in held["axes"][VARIANT] and name not in held["own"] for name in asked if "own" in held):
+        raise refuse_another_sweep(folder, held)  # they have run untuned there
+    methods = [variant.method for variant in choose_variants(declared, [*asked, *_list_searched(declared, folder)])]
     for field in (field for axis in request.tune for field in axis.fields):
         if all(_list_untaken([field], method) for method in methods):
             raise ConfigError(f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out")
@@ -61,7 +67,14 @@ def plan_search(
     aside = {} if set_aside else {VALIDATION: ASIDE}
     axes = [*axes, *request.tune, seeds]
     wider = dataclasses.replace(request, set={**request.set, **aside}, axes=tuple(axes), tune=())
-    return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=declared)
+    return make_plan(name, scale, wider, plugins, folder / SEARCH, declared=declared)
+
+
+def _list_searched(declared: Experiment, folder: Path) -> list[str]:
+    """List the variants that the search in a study's folder has, and this process knows."""
+    held = read_sweep_record(folder / SEARCH) or {"axes": {VARIANT: []}}
+    there = {variant.name for variant in declared.compared()}
+    return [name for name in held["axes"][VARIANT] if name in there or name in METHODS]
 
 
 def _declare_search(
@@ -76,9 +89,12 @@ def _declare_search(
         request = dataclasses.replace(request, methods=tuple(joining))
     fields = [name for axis in request.tune for name in axis.fields]
     grid = declared.scales[scale]
+    if name is None:  # with the methods of earlier calls
+        searched = _list_searched(declared, locate_results(declared, scale, out))
+        declared = dataclasses.replace(declared, variants=tuple(dict.fromkeys([*(request.methods or ()), *searched])))
     own = {
         variant.name: {**grid.own.get(variant.name, {}), **dict.fromkeys(_list_untaken(fields, variant.method))}
-        for variant in choose_variants(declared, request.methods)
+        for variant in choose_variants(declared, request.methods if name is not None else None)
     }
     return dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)}), scale, request
 
@@ -213,9 +229,15 @@ def _select_asked(scores: Mapping[Values, float], axes: Sequence[Axis]) -> dict[
     asked = dict(scores)
     for first, axis in zip(accumulate((len(axis.fields) for axis in axes), initial=0), axes, strict=False):
         part = slice(first, first + len(axis.fields))
-        allowed = {value for values in axis.values for value in (values, (None,) * len(values))}
-        asked = {values: score for values, score in asked.items() if values[part] in allowed}
-    return asked
+
+        def fits(values: Values, axis: Axis = axis, part: slice = part) -> bool:
+            return any(
+                all(one is None or other is None or one == other for one, other in zip(values[part], each, strict=True))
+                for each in axis.values
+            )
+
+        asked = {values: score for values, score in asked.items() if fits(values)}
+    return asked or dict(scores)  # a variant with a value of its own has no other
 
 
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:

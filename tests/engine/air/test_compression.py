@@ -150,6 +150,17 @@ def test_prototypes_are_counted_by_formula() -> None:
     assert ((found - values).abs() <= step[:, None, None] * (1 + 1e-9)).all() and len(found[0].unique()) <= 8
 
 
+def test_a_feature_that_is_zero_is_sent_as_any_other() -> None:
+    """With one bit two values arrive for what a client owns, as many as a bit has, and none for the other class."""
+    w = worlds.world("fedproto", SIZES, air={"compress": "quantise", "quantise_bits": 1})
+    values = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64).clamp(min=0)
+    values[:, 4] = 0
+    found = w.air.send("up", "prototypes", values, np.arange(3), np.array([160, 160, 160]))
+    most = values.flatten(1).amax(1)
+    for arrived, level in zip(found, most, strict=True):
+        assert arrived[:4].abs().unique().tolist() == pytest.approx([float(level)]) and not arrived[4].any()
+
+
 def test_draws_are_keyed_by_client() -> None:
     w = compressed(compress="quantise", quantise_bits=2)
     received = w.population(shared=BOTH)

@@ -352,6 +352,9 @@ def test_a_finished_run_whose_checkpoint_is_damaged_is_trained_from_the_one_befo
     again = run(config)
     assert timeless(again.summary) == timeless(before.summary) and kept(tmp_path) == ROUNDS
     assert "rounds 5 to 6 are trained again" in caplog.messages
+    damage(tmp_path / CHECKPOINT)
+    interrupt(config, 5)  # as it is trained again
+    assert timeless(run(config).summary) == timeless(before.summary)
 
 
 # Summaries -----------------------------------------------------------------------------------------------------------

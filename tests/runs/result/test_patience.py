@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from semcom.cli.printing import format_result_table
+from semcom.files import ARRAYS
+from semcom.runs.folder.arrays import read_arrays
+from semcom.runs.result.accuracy import compute_client_accuracies
 from semcom.runs.result.evaluation import find_stall
 from semcom.runs.rounds.load import load
 from semcom.runs.rounds.runner import run
@@ -78,3 +81,15 @@ def test_a_run_that_goes_through_reports_as_any_other() -> None:
     one, other = run(request(29)), run(request(None))
     assert one.summary["rounds"] == 30 and "stopped" not in one.summary
     assert one.summary["views"] == other.summary["views"]
+
+
+def test_what_is_kept_of_a_last_stage_after_an_early_stop_is_of_its_tests(tmp_path: Path) -> None:
+    """Its draws are those of the round after all that the run might have had."""
+    asked = request(
+        finish={"kind": "linear", "epochs": 2}, channel={"snr_db": 0.0}, keep=("confusion",), out=str(tmp_path)
+    )
+    result = run(asked)
+    assert "stopped" in result.summary
+    arrays = read_arrays(tmp_path / ARRAYS, result.summary["hash"])
+    told = result.summary["finish"]["views"]["finished"]["clients"]
+    assert compute_client_accuracies(arrays["confusion/finished"]).tolist() == told

@@ -98,6 +98,14 @@ def test_a_folder_keeps_what_was_chosen_for_it(tmp_path: Path) -> None:
         ("fedavg", 0.2),
         ("fedproto", 0.1),
     }
+    both = {"tune": {"train.lr": (0.1, 0.2), "hyper.lam": (1.0, 0.01)}, "seeds": 0}
+    tuned(tmp_path / "b", methods="fedproto", **both)
+    assert len(tuned(tmp_path / "b", methods="fedavg", **both)) == 2, "which has no lambda"
+    with pytest.raises(RunError):  # its rate is none of `SCORES`
+        sweep(methods="fedavg", seeds=0, set=SMALL, train=pretend, out=tmp_path / "c")
+    with refuses("out", tmp_path / "c"):
+        tuned(tmp_path / "c", methods="fedavg", seeds=0, **rates)
+    assert not (tmp_path / "c" / "search").exists()
     for other in ({"tune": ()}, {"tune": {"train.lr": (0.1,)}}):
         with refuses("out", tmp_path / "a"):
             tuned(tmp_path / "a", methods="fedavg", seeds=0, **other)
