@@ -146,10 +146,9 @@ class Superposed(Access):
                 silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if self._loads:
-            symbols, loads = zip(*self._loads, strict=True)
-            saved = np.average(torch.stack(loads).tolist(), 0, symbols).sum() - len(ids)
-            cost = self._find_cost(pop, part)
-            self.air.add("up", ids, 0 * ids, 0 * ids, Cost(0 * cost.uses, cost.energy * saved), once=True)
+            symbols = sum(n for n, _ in self._loads)
+            loads = torch.stack([n / symbols * each.sum() for n, each in self._loads]).sum()
+            self.air.owe(float(self._find_cost(pop, part).energy[0]), loads - len(ids))
         if silent:
             self.air.report("cut-off", cut := torch.cat(silent, 1).mean(1))
             arrivals = self.air.arrivals

@@ -1,8 +1,8 @@
 """The air: the exchange between a method's clients and base station, which is counted and may meet the channel.
 
 Counts come from the host's schedule (shapes and numbers of samples), not from the values of tensors, so counting does
-not make an accelerator wait; but the energy of sums over the air does. What is frozen in a network is the same on both
-sides, and is never sent.
+not make an accelerator wait; the energy of sums over the air is read when the totals are. What is frozen in a network
+is the same on both sides, and is never sent.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
 transmission of n. `Link.cost` gives the channel uses of both: half a use per number, and more if the link sends pilots,
@@ -109,6 +109,7 @@ class Air:
         own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside)
         channel = (self.draw, self.key, self.snr_db, statistics)
         self.whole = self.link.broadcast()
+        self._owed: list[tuple[float, Tensor]] = []
         self.uncoded = Uncoded(*channel)
         self.rates = RATES.get(own.rate)(own.options, self.link.carrier, *channel, self.clock, self.logs)
         self.access = ACCESS.get(own.access)(own.options, self)
@@ -256,13 +257,25 @@ class Air:
         if self.timeline is not None:
             self.timeline.begin(round_)
 
+    def owe(self, energy: float, times: Tensor) -> None:
+        """Add energy up in units of Es, so many times as a device knows, when the totals are read."""
+        self._owed.append((energy, times))
+
+    def _settle(self) -> None:
+        symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w["up"] / self._whole_hz
+        for energy, times in self._owed:
+            self.totals["up"].energy_j += energy * symbol * float(times)
+        self._owed.clear()
+
     def per_client_round(self) -> dict[str, dict[str, float]]:
         """Compute the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
+        self._settle()
         n = max(self.client_rounds, 1)
         return {way: {k: v / n for k, v in asdict(total).items()} for way, total in self.totals.items()}
 
     def counters(self) -> dict[str, Any]:
         """Return the totals as plain numbers."""
+        self._settle()
         found: dict[str, Any] = {"client_rounds": self.client_rounds}
         found |= {way: asdict(total) for way, total in self.totals.items()}
         found |= self.privacy.counters()

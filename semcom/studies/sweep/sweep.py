@@ -198,7 +198,7 @@ def execute_sweep(
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry, own = _choose_training(plan, train, track)
-    plan = _mark_training(plan, train, own)
+    plan = _mark_training(plan, train)
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
         # Finished runs too: a result counts only while the files that it read are unchanged.
@@ -264,9 +264,10 @@ def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str
     return partial(semcom.run, track=track), own
 
 
-def _mark_training(plan: Plan, train: Train | None, own: bool) -> Plan:
+def _mark_training(plan: Plan, train: Train | None) -> Plan:
     """Note in the record whose code trains, and warn where it has changed."""
     code = digest_training(train, plan.record["plugins"]).get(TRAINING)
+    own = bool(plan.experiment.train or (train and train is not semcom.run))
     if plan.held and plan.held.get("own_training", own) != own:
         whose = "semcom.run" if own else "a function of their own"
         raise ConfigError(f"train: runs in {plan.folder} were trained by {whose}; train all so, or name another out")

@@ -400,8 +400,8 @@ def test_all_at_once_each_client_spends_what_the_common_alpha_needs() -> None:
     w = worlds.world("fedavg", (4, 4, 4), air=SUPERPOSED, channel={"snr_db": "20,0,10"})
     start = models(w)
     w.air.average(moved(start, 1.0), BOTH, torch.full((3,), 1 / 3, dtype=torch.float64), since=start)
-    up = w.air.totals["up"]
-    assert up.energy_j == pytest.approx(1.11 * up.uses, rel=1e-9)
+    up = w.air.counters()["up"]
+    assert up["energy_j"] == pytest.approx(1.11 * up["uses"], rel=1e-9)
 
 
 def test_all_at_once_a_power_is_spread_over_the_whole_band_from_a_part_of_any_width() -> None:
