@@ -19,8 +19,9 @@ from semcom.attacks.known import choose_known_images
 from semcom.attacks.listen import BATCH, Ear, make_key
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
-from semcom.data.federation import Federation, find_picture, scale_bytes, to_bytes
+from semcom.data.federation import Federation, scale_bytes, to_bytes
 from semcom.engine.host.keys import build_with_key, keyed
+from semcom.engine.train.view import measure_pictures
 from semcom.runs.folder.arrays import BASE, LEAK, PREFIX, Arrays
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import PSNR, SSIM
@@ -178,16 +179,11 @@ def compare_images(
         sides: height and width of the pictures inside, whose border does not count, `[n, 2]` (None: without a border).
         least: smallest side of all images that are compared, on which SSIM depends (None: of these).
     """
-    task, size = Reconstruction(), wanted.shape[-1]
-    sides = torch.tensor([wanted.shape[-2:]]).expand(len(wanted), 2) if sides is None else sides
-    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= (least or int(sides.min())))
-    each: dict[str, list[Tensor]] = {metric.label.lower(): [] for metric in task.metrics}
-    for shape in sides.unique(dim=0):
-        inside, of = find_picture(size, *shape.tolist()), (sides == shape).all(1)
-        measured = task.measure(found[of][inside][None], wanted[of][inside][None])
-        for metric in task.metrics:
-            each[metric.label.lower()].append(measured[metric.name].flatten())
-    return {name: float(torch.cat(values).mean()) for name, values in each.items()}
+    task = Reconstruction()
+    room = least or int((torch.tensor(wanted.shape[-2:]) if sides is None else sides).min())
+    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= room)
+    each = measure_pictures(task, found[None], wanted[None], None if sides is None else sides[None])
+    return {metric.label.lower(): float(each[metric.name].mean()) for metric in task.metrics}
 
 
 @dataclass(frozen=True)

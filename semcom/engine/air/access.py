@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,9 +36,6 @@ class Access(Part):
     options: Any
     air: Any
     adds_up: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Prepare what a mean needs."""
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
@@ -99,8 +96,9 @@ class Superposed(Access):
             require("truncation_db", self.truncation_db, Rule(lambda v: -60 <= v <= 10, "a number from -60 to 10 dB"))
             require("csi_error", self.csi_error, NOT_NEGATIVE)
 
-    def __post_init__(self) -> None:
-        self._loads: list[tuple[int, Tensor]] = []  # of each tensor of a mean: its symbols, and the clients' loads
+    @cached_property
+    def _loads(self) -> list[tuple[int, Tensor]]:
+        return []  # of each tensor of a mean: its symbols, and the clients' loads
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:

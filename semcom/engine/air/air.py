@@ -262,7 +262,7 @@ class Air:
         self._owed.append((energy, times))
 
     def _settle(self) -> None:
-        symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w["up"] / self._whole_hz
+        symbol = self._find_symbol_j("up", self._whole_hz) if self._owed else 0.0
         for energy, times in self._owed:
             self.totals["up"].energy_j += energy * symbol * float(times)
         self._owed.clear()
@@ -368,7 +368,7 @@ class Air:
         band = self._whole_hz if once else self._bandwidth(ids)
         # What a transmit power is spread over; the users of a resource have equal parts of the base station's.
         powered = self._whole_hz * self.link.users if direction == "down" and not once else band
-        symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
+        symbol = self._find_symbol_j(direction, powered)
         if self.timeline is not None:
             self.timeline.spend(ids, uses / band, "send_s" if direction == "up" else "receive_s")
         if direction == "up" and self.sent_s is not None:
@@ -376,6 +376,10 @@ class Air:
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
         total.energy_j += float((energy * symbol).sum())
+
+    def _find_symbol_j(self, direction: Direction, powered: Any) -> Any:
+        """Find the energy of a symbol, J; `powered`: what a transmit power is spread over, Hz."""
+        return self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
 
     @property
     def _whole_hz(self) -> float:

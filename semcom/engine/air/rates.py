@@ -42,8 +42,6 @@ class Rates(Part):
         link, draw, key, snr_db, logs: as of an `Air`.
         statistics: of the link's fading.
         clock: the time of the run at which the round begins, s.
-        repeats: whether lost blocks are repeated until they arrive.
-        covers_all: whether all clients are within reach.
     """
 
     options: Any
@@ -54,11 +52,16 @@ class Rates(Part):
     statistics: ClientStatistics
     clock: Callable[[], float]
     logs: bool
-    repeats = True
-    covers_all = True
 
-    def __post_init__(self) -> None:
-        """Prepare what follows from the options."""
+    @property
+    def repeats(self) -> bool:
+        """Whether lost blocks are repeated until they arrive."""
+        return True
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether all clients are within reach."""
+        return True
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
@@ -160,9 +163,10 @@ class Capacity(Rates):
         if not run.error_free:
             yield "repeat", "no number is sent error-free"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.repeats = self.options.repeat
+    @property
+    def repeats(self) -> bool:
+        """As the option says."""
+        return bool(self.options.repeat)
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Compute the bits per use that all but a fraction `outage` of the clients' blocks carry, `[n]`.
@@ -252,9 +256,10 @@ class MCS(Capacity):
         """Clients for whom even the slowest scheme of `mcs` is too fast: they repeat it, as often as it takes
         (`repetition`), or take no part in the round (`none`)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.covers_all = self.options.coverage == "repetition"
+    @property
+    def covers_all(self) -> bool:
+        """If those who are too far away repeat the slowest scheme."""
+        return bool(self.options.coverage == "repetition")
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Choose the schemes' rates, `[n]`, and the limit itself if the slowest is too fast."""

@@ -203,14 +203,20 @@ def measure_views(
 
 
 def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, Tensor]:
-    """Measure a batch by a task's metrics, `[k, b]` by name, without the border around each picture."""
-    target, sides = heard.batch.target, heard.federation.sides
-    if not task.pictures or sides is None:
+    sides = heard.federation.sides if task.pictures else None
+    return measure_pictures(task, answers, heard.batch.target, None if sides is None else sides[heard.index.cpu()])
+
+
+def measure_pictures(task: Task, answers: Tensor, target: Tensor, sides: Tensor | None) -> dict[str, Tensor]:
+    """Measure answers by a task's metrics, `[k, b]` by name, without the border around each picture.
+
+    `sides`: height and width of the pictures, `[k, b, 2]` on the host (None: without a border).
+    """
+    if sides is None:
         return task.measure(answers, target)
     answers, size, found = answers.reshape(target.shape), target.shape[-1], dict[str, Tensor]()
-    own = sides[heard.index.cpu()]
-    for height, width in own.flatten(0, 1).unique(dim=0).tolist():
-        alike = (own == torch.tensor([height, width])).all(-1).to(answers.device)
+    for height, width in sides.flatten(0, 1).unique(dim=0).tolist():
+        alike = (sides == torch.tensor([height, width])).all(-1).to(answers.device)
         inside = find_picture(size, height, width)
         for name, values in task.measure(answers[alike][None][inside], target[alike][None][inside]).items():
             found.setdefault(name, values.new_zeros(alike.shape))[alike] = values[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from semcom.tasks.metric import ACCURACY, Metric, map_metric_curves, name_metric_curve
 
+T = TypeVar("T")
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
 
@@ -89,9 +90,15 @@ def compute_headlines(
     return {name: _average_evaluations(of, metric, since) for name, of in found.items()}
 
 
+def select_counted(of: Mapping[int, T], since: int) -> list[T]:
+    """Select the evaluations that a headline averages, by round: the last ones, or all from round `since` on."""
+    kept = [found for round_, found in of.items() if round_ >= since]
+    return kept if since else kept[-LAST:]
+
+
 def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, since: int) -> dict[str, Any]:
     """Compute the numbers of one view from its evaluations by round."""
-    last = [view for round_, view in of.items() if round_ >= since][0 if since else -LAST :]
+    last = select_counted(of, since)
     means = {round_: float(np.mean(view["clients"])) for round_, view in of.items()}
     best = (max if metric.higher else min)(means, key=means.__getitem__)
     clients = np.mean([view["clients"] for view in last], axis=0)

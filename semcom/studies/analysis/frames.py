@@ -14,7 +14,7 @@ import numpy as np
 
 from semcom.config import ConfigError
 from semcom.runs.folder.arrays import CONFUSION
-from semcom.runs.result.accuracy import LAST
+from semcom.runs.result.accuracy import select_counted
 from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten_row
@@ -107,13 +107,13 @@ def yield_class_rows(found: Runs) -> Iterator[Row]:
     for run in found:
         lines = run.lines() if run.summary is not None else []
         since = (run.summary or {}).get("stopped", {}).get("best_on_validation", 0)
-        lines = [line for line in lines if line["round"] >= since]
         for view in (run.summary or {}).get("views", {}):
-            of = [line["views"][view]["classes"] for line in lines if "classes" in line.get("views", {}).get(view, {})]
+            views = {line["round"]: line["views"][view] for line in lines if view in line.get("views", {})}
+            of = {round_: found["classes"] for round_, found in views.items() if "classes" in found}
             # A view of the last stage is its own evaluation, even where the rounds had one of that name.
             last = view in (run.summary or {}).get("finish", {}).get("views", {})
-            of = of[-1:] if last else of[0 if since else -LAST :]
-            means = np.array(of, dtype=float).mean(0).tolist() if of else []
+            counted = list(of.values())[-1:] if last else select_counted(of, since)
+            means = np.array(counted, dtype=float).mean(0).tolist() if counted else []
             yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
 
 

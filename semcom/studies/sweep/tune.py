@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -226,17 +225,13 @@ def read_tuning_candidates(
 
 def _select_asked(scores: Mapping[Values, float], axes: Sequence[Axis]) -> dict[Values, float]:
     """Select the candidates of this call; the folder of the search may hold others of earlier ones."""
-    asked = dict(scores)
-    for first, axis in zip(accumulate((len(axis.fields) for axis in axes), initial=0), axes, strict=False):
-        part = slice(first, first + len(axis.fields))
+    fields = [name for axis in axes for name in axis.fields]
 
-        def fits(values: Values, axis: Axis = axis, part: slice = part) -> bool:
-            return any(
-                all(one is None or other is None or one == other for one, other in zip(values[part], each, strict=True))
-                for each in axis.values
-            )
+    def fits(values: Values, axis: Axis) -> bool:
+        held = dict(zip(fields, values, strict=True))  # None: not taken by the method, or left to its default
+        return any(all(held[n] in (v, None) or v is None for n, v in point.items()) for point in axis.points())
 
-        asked = {values: score for values, score in asked.items() if fits(values)}
+    asked = {values: score for values, score in scores.items() if all(fits(values, axis) for axis in axes)}
     return asked or dict(scores)  # a variant with a value of its own has no other
 
 
