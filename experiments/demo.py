@@ -1,4 +1,4 @@
-"""The first thing to run: the methods of the FedCL letter's Fig. 2(b) on digits, in about a minute, without network."""
+"""The first thing to run: the methods of the FedCL letter's Fig. 2(b) on digits, in a few minutes, without network."""
 
 from __future__ import annotations
 

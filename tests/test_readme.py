@@ -16,6 +16,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,10 @@ def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
     (entry,) = (block.text for block in sections(README)["Citing"] if block.language == "bibtex")
     fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,?$", entry, re.MULTILINE))
     cited = dict(re.findall(r'^ *-? ?([\w-]+): "?(.*?)"?$', read_page("CITATION.cff"), re.MULTILINE))
+    project = tomllib.loads(read_page("pyproject.toml"))["project"]
     assert fields.pop("author") == cited["name"]
+    assert fields.pop("year") == cited["date-released"][:4]
+    assert fields.pop("url") == cited["repository-code"] == project["urls"]["Repository"]
     assert fields == {name: cited[name] for name in ("title", "version", "license")}
 
 

@@ -80,19 +80,8 @@ def test_the_page_has_the_number_of_different_runs_and_their_hours() -> None:
     assert (int(runs.replace(",", "")), int(hours)) == (len(different), round(different.sum() / 3600))
 
 
-def test_the_pages_say_how_many_runs_are_of_code_that_is_not_committed() -> None:
-    runs = every_run()
-    dirty = runs[runs["commit"].str.endswith("-dirty")].drop_duplicates("hash")
-    (count,) = re.findall(r"(\d+)\s+has a commit that ends in `-dirty`", STORED)
-    assert int(count) == len(dirty) == PAGE.count("Of one stored")
-    for row in table(STORED[STORED.index("**Commits.**") :], "study").to_dict("records"):
-        commits = dict(re.findall(r"`([0-9a-f]{10}(?:-dirty)?)` \((\d+)\)", row["what"]))
-        of = runs[(runs["study"] == row["study"].strip("`")) & runs["commit"].isin(commits)]
-        named = of[of["variant"].str.startswith("digital-chain")] if "digital-chain" in row["what"] else of
-        assert named["commit"].value_counts().to_dict() == {name: int(n) for name, n in commits.items()}
-        assert int(row["runs"]) == len(named)
-        took = seconds(stored(COMMITTED / f"{row['study'].strip('`')}-small.zip"))
-        assert int(row["seconds"].replace(",", "")) == round(took[named["hash"]].sum())
+def test_every_stored_run_is_of_committed_code() -> None:
+    assert not every_run()["commit"].str.endswith("-dirty").any()
 
 
 def test_the_page_says_what_the_kind_of_device_makes_of_a_run() -> None:

@@ -125,6 +125,7 @@ def test_a_notebook_fetches_the_stored_results_that_it_reads(notebooks: Any) -> 
     assert first.splitlines()[-1].endswith(
         'experiments/results/letter-fig2b-small.zip", RESULTS / "letter-fig2b-small.zip")'
     )
+    assert first.splitlines()[-2] == 'if not (RESULTS / "letter-fig2b-small.zip").exists():'  # also beside semcom
     assert (ROOT / "experiments" / "results" / "letter-fig2b-small.zip").is_file()
     compile(first.replace("%pip", "pass #"), "install", "exec")
     assert "RESULTS" not in notebooks.spell_install(ROOT / "docs" / "notebooks" / "first_study.py")

@@ -14,7 +14,7 @@
 # # Reading results
 #
 # What does a run leave, and what may be concluded from it? This notebook trains one short run on digits and looks at
-# every part of its result. Then it reads a stored study on CIFAR-10 that comes with semcom.
+# every part of its result. Then it reads a study on CIFAR-10 that is stored in semcom's repository.
 
 # %%
 import matplotlib.pyplot as plt

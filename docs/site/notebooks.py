@@ -50,10 +50,16 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_config(config: Any) -> Any:
+    """Link each page to the repository."""
+    config.repo_url, config.repo_name = REPOSITORY, "semcom"
+    return config
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let the home page, which has no copy of the repository around it, install from its address."""
     return (
-        markdown.replace("pip install .\n", f"pip install {SOURCE}\n") if page.file.src_uri == "index.md" else markdown
+        markdown.replace("pip install -e .\n", f"pip install {SOURCE}\n") if page.file.src_uri == "index.md" else markdown
     )
 
 
@@ -77,17 +83,17 @@ def spell_install(path: Path) -> str:
     """Spell the first cell: it installs semcom if it is missing, and stored results that a notebook reads."""
     wanted = re.findall(r'RESULTS / "([\w.-]+)"', path.read_text(encoding="utf-8"))
     lines = ["try:", "    import semcom", "except ImportError:", f"    %pip install -q {SOURCE}"]
-    if wanted:
+    if wanted:  # an archive is in a clone, and in no package
         lines += [
-            "    from urllib.request import urlretrieve",
+            "from urllib.request import urlretrieve",
             "",
-            "    from semcom_papers.experiments.catalogue import RESULTS",
+            "from semcom_papers.experiments.catalogue import RESULTS",
             "",
+            "RESULTS.mkdir(exist_ok=True)",
         ]
-        lines += ["    RESULTS.mkdir(exist_ok=True)"]
-    lines += [
-        f'    urlretrieve("{REPOSITORY}/raw/{REF}/experiments/results/{name}", RESULTS / "{name}")' for name in wanted
-    ]
+    for name in wanted:
+        address = f"{REPOSITORY}/raw/{REF}/experiments/results/{name}"
+        lines += [f'if not (RESULTS / "{name}").exists():', f'    urlretrieve("{address}", RESULTS / "{name}")']
     return "\n".join(lines)
 
 

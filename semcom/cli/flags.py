@@ -146,7 +146,7 @@ class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
     WHAT: methods, channels, partitions, datasets, augmentations, encoders, heads, tasks, metrics, schedulers, accesses,
-    compressions, rates, places, path-losses, speeds, experiments, figures or kinds.
+    compressions, privacies, rates, places, path-losses, speeds, experiments, figures or kinds.
     """
 
 
