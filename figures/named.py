@@ -60,8 +60,9 @@ def average_answers(study: Study, plot: Plot) -> pd.DataFrame:
     """
     study, by = study.along(plot.fields), list(plot.fields)
     among_ten = study.mean(by, metric=plot.y)
-    whole = {run.field(WAYS) for run in study.stored if "among_own" not in (run.view() or {})}
-    fewer = list({run.field(WAYS) for run in study.stored} - whole)
+    numbers = [(run.field(WAYS), view) for run in study.stored if (view := run.view()) is not None]
+    whole = {ways for ways, view in numbers if "among_own" not in view}
+    fewer = list({ways for ways, _ in numbers} - whole)
     parts = [study.where({WAYS: fewer}).mean(by, metric="among_own")] if fewer else []
     own = pd.concat([*parts, among_ten[~among_ten[WAYS].isin(fewer)]])
     own = own.sort_values("variant", key=lambda names: names.map(study.variants.index), kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ def share_abscissa(figure: Figure, cells: pd.DataFrame) -> None:
 def embed_client_0(study: Study, plot: Plot) -> pd.DataFrame:
     """Compute `embedding.compute_embedding` of the images of client 0, a panel for each method, seed 0."""
     runs = _list_seed_0(study)
+    for variant in study.variants:
+        _check_alone([run for run in runs if run.variant == variant])
     panels = [embedding.place_images(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _join_panels(panels, "variant")
 
@@ -71,9 +73,8 @@ def embed_clients(study: Study, plot: Plot) -> pd.DataFrame:
 
     Clients with more even classes come first, by the share of the most frequent class.
     """
-    run, *others = _list_seed_0(study)
-    if others:
-        raise ConfigError(f"results: {1 + len(others)} runs of seed 0 would be shown as one; give one with --at")
+    run, *_ = runs = _list_seed_0(study)
+    _check_alone(runs)
     panels = [embedding.place_images(run, plot.view).assign(**{WHOSE: EVERYONE})]
     counts = run.arrays()["counts/train"]
     some = np.arange(min(LOCAL, len(counts)))
@@ -89,6 +90,12 @@ def _list_seed_0(study: Study) -> list[Stored]:
     if not found:
         raise ConfigError("results: no run of seed 0 finished, which is the one that is shown")
     return found
+
+
+def _check_alone(runs: Sequence[Stored]) -> None:
+    """Check that no run of seed 0 would hide others. Raises ConfigError."""
+    if len(runs) > 1:
+        raise ConfigError(f"results: {len(runs)} runs of seed 0 would be shown as one; give one with --at")
 
 
 def _join_panels(panels: list[pd.DataFrame], name: str) -> pd.DataFrame:
@@ -141,14 +148,16 @@ def average_repper_new(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: a run had no new clients.
     """
-    rows = []
-    for run in _list_done(study):
+    rows, done = [], _list_done(study)
+    several = len({run.fields.get("seed") for run in done}) > 1
+    for run in done:
         each = (run.summary or {}).get("new_clients", {}).get("head", {}).get("clients", [])
         if not each:
             raise ConfigError(f"results: {run.variant} had no new clients")
-        each = each if study.runs["seed"].nunique() == 1 else sorted(each)
+        each = sorted(each) if several else each
         rows += [{"hash": run.hash, CLIENT: i, "accuracy": value} for i, value in enumerate(each)]
-    return cut_intervals(compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy"), ACCURACY)
+    cells = compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
+    return cut_intervals(cells, ACCURACY).assign(**{classes.SORTED: several})
 
 
 # Section 5 ------------------------------------------------------------------------------------------------------------

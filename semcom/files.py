@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import stat
 from collections.abc import Callable, Mapping
 from io import BufferedReader, BytesIO
@@ -56,7 +57,7 @@ def write_atomically(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{secrets.randbits(63)}.part")  # containers share process numbers
     try:
         with temporary.open("wb") as file:
             if callable(content):

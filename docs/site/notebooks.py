@@ -59,7 +59,9 @@ def on_config(config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let the home page, which has no copy of the repository around it, install from its address."""
     return (
-        markdown.replace("pip install -e .\n", f"pip install {SOURCE}\n") if page.file.src_uri == "index.md" else markdown
+        markdown.replace("pip install -e .\n", f"pip install {SOURCE}\n")
+        if page.file.src_uri == "index.md"
+        else markdown
     )
 
 

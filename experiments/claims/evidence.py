@@ -140,10 +140,11 @@ class Evidence:
         return self._seen[name]
 
     def _guesses(self, method: str, key: Key) -> bool:
-        return any(map(_is_guess, self._of(method, key)))
+        view, metric = _find_view(method), END if key[0] in self.ended else "accuracy"
+        return any(_is_guess(run, view, metric) for run in self._of(method, key))
 
     def _find_value(self, method: str, key: Key, metric: str) -> Values:
-        view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
+        view = _find_view(method)
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
         found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
         known = {seed: value for seed, value in found.items() if value is not None}
@@ -255,10 +256,19 @@ def _word_reduced_values(field: str, values: Mapping[str, str], scale: str) -> s
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
 
 
-def _is_guess(run: Stored) -> bool:
-    clients = (run.summary or {}).get("views", {}).get(run.headline, {}).get("clients", [])
+def _find_view(method: str) -> str | None:
+    """Find the view by which a paper tells its method (None: the first one)."""
+    return dict(papers.OWN.get(method, (None, {}))[1]).get("view")
+
+
+def _is_guess(run: Stored, view: str | None, metric: str) -> bool:
+    """Check whether the accuracy that is compared is that of guessing."""
+    summary = run.summary or {}
+    joined = summary.get("new_clients", {})
+    of = joined.get("global", joined.get("head")) or summary.get("views", {}).get(view or run.headline, {})
+    accuracy = read_evidence_number(run, view, metric)
     classes = CLASSES.get(str(run.fields.get("data.name")))
-    return is_guess(read_compared_value(run, None, "accuracy"), clients, classes)
+    return accuracy is not None and is_guess(accuracy / 100, of.get("clients", []), classes)
 
 
 def _has_last_stage(run: Stored) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from semcom_papers.experiments import papers
-from semcom_papers.experiments.claims.claim import Claim, Comparison, list_claim_points, list_comparisons
+from semcom_papers.experiments.claims.claim import LOW_IS_GOOD, Claim, Comparison, list_claim_points, list_comparisons
 from semcom_papers.experiments.claims.evidence import (
     EVIDENCE,
     Evidence,
@@ -205,7 +205,8 @@ def _rank_favour(judged: Judged) -> tuple[int, float]:
 def _orient_interval(read: Claim, judged: Judged) -> tuple[float, float, float]:
     """Orient mean and interval as left minus right, whichever sign supports the claim."""
     one = judged.comparison
-    if one.target is None and one.top is None and (read.low or read.relation == "falls_with"):
+    turned = read.low or read.relation == "falls_with" if one.top is None else read.metric in LOW_IS_GOOD
+    if one.target is None and turned:
         return -judged.mean, -judged.high, -judged.low
     return judged.mean, judged.low, judged.high
 

@@ -95,8 +95,8 @@ def _find_status(words: list[str]) -> int:
         return _report_failure(_describe_end("interrupted", stop), 130)
     except Stopped as stop:
         return _report_failure(_describe_end(f"stopped by {stop.signal}", stop), STATUS)
-    except SystemExit as stop:  # tyro printed its help
-        return stop.code if isinstance(stop.code, int) else 0
+    except SystemExit as stop:  # tyro printed its help, or own code left with a word
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else _report_failure(stop.code, 1)
     return 0
 
 

@@ -274,7 +274,8 @@ class RunConfig(Section):
     device: str = "auto"
     """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"
-    """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
+    """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, `tf32`, a switch of
+    CUDA's, those of distances and of metrics too."""
     chunk: int | Literal["auto"] = "auto"
     """k: largest number of clients that are trained at once (auto: from the device, the network and free memory)."""
     processes: int | Literal["auto"] = setting(1, COUNT)

@@ -15,6 +15,7 @@ from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
 from semcom.config.options import parse_option_value, spell_option
+from semcom.config.presets import ROUND
 
 CODE = "code of "
 VARIABLE = "environment variable "
@@ -312,7 +313,8 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
 
     Broadcasts meet no other user, and come from all antennas alike; users share the base station's power. A repetition
     meets the h that it has met. All at once, clients spend what they need. Features that are 0 are quantised too.
-    After an early stop all evaluations from the best one on count.
+    After an early stop all evaluations from the best one on count. Fresh heads see the SNR, too. Gradients by
+    grouped filters take their time, and confidences of 1 are in the last bin of the calibration error.
     """
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
     analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
@@ -323,12 +325,18 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     again = _read_dotted_field(values, "channel.options.round_doppler") is not None
     again |= _read_dotted_field(values, "channel.options.time") == "round"
     follows, repeats = rate in ("mcs", "capacity"), _read_dotted_field(values, "air.repeat") is not False
+    last, flops = values.get("finish", {}).get("kind"), values.get("network", {}).get("flops")
+    fresh = values["method"] == "repper" or last not in (None, ROUND, "svm", "lr")
+    fresh |= values["new_clients"] > 0 and last in (None, ROUND)
     rows = values["method"] in ("fedproto", "fedgh", "fedpac", "fedcrl", "fedcosr")
     counts = {
         "air.parameters": (2 + fades) * analog,
         "air.access": int(_read_dotted_field(values, "air.access") == "superposed"),
         "air.compress": int(rows and _read_dotted_field(values, "air.compress") == "quantise"),
         "channel.options.antennas": int(antennas > 1 and (follows or analog)),
+        "model.snr_input": int(fresh and _read_dotted_field(values, "model.snr_input") is True),
+        "network.flops": int(flops is not None and "mobilenet" in _read_dotted_field(values, "model.encoder")),
+        "train.metrics": int("ece" in (_read_dotted_field(values, "train.metrics") or ())),
         "train.patience": int((_read_dotted_field(values, "train.patience") or 0) >= 10),
         "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
         "channel.options.users": 2 * (users > 1),

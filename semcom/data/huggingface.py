@@ -5,6 +5,7 @@ Legend: N samples.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class HuggingFace:
         """Options of the dataset `huggingface`: where it is, and which of its columns are what."""
 
         path: str | None = None
-        """Name on the hub, or a kind of file such as parquet, csv or json with `files`."""
+        """Name on the hub, a folder, or a kind of file such as parquet, csv or json with `files`."""
         files: Path | None = None
         """File that is read (None: the path says it all)."""
         subset: str | None = None
@@ -54,6 +55,13 @@ class HuggingFace:
         """Column of the classes."""
         owner: str | None = None
         """Column that says whose a sample is (None: nothing does)."""
+
+        @property
+        def local_folders(self) -> dict[str, str]:
+            """The folder in `path`, which `datasets` takes before the hub, by the option's name; {} for none."""
+            path = os.path.expanduser(self.path or "")
+            there = self.files is None and (os.path.isabs(path) or os.path.isdir(path))
+            return {"path": path} if there else {}
 
         def check(self) -> None:
             """Raise ValueError without a path."""

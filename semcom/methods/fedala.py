@@ -116,8 +116,9 @@ class FedALA(Method):
         received = world.air.down(state.model.select(ids), self.averages)
         own, weights, start = state.trained.select(ids), state.weights.select(ids), received
         if world.round > 1 and self.hyper.p:
-            epochs = np.where(learned[ids], 1, self.hyper.cap)
-            weights = self.learn(weights, {"global": received, "own": own}, epochs, world)
+            if self.hyper.eta:
+                epochs = np.where(learned[ids], 1, self.hyper.cap)
+                weights = self.learn(weights, {"global": received, "own": own}, epochs, world)
             start = received.replaced(mix_fedala_models(received.named(), own.named(), weights.named()))
             learned[ids] = True
         trained = world.fit(start, self.objective).models

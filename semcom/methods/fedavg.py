@@ -45,7 +45,8 @@ class FedAvg(Method):
 
     def __init__(self, hyper: Any) -> None:
         super().__init__(hyper)
-        if type(self).setup is FedAvg.setup and set(self.averages) == {"encoder.", "head."}:
+        common = type(self).setup is FedAvg.setup and type(self).choose_part is FedAvg.choose_part
+        if common and set(self.averages) == {"encoder.", "head."}:
             self.unused = (*self.unused, "model.init")  # there is one model, and no client's own
 
     def setup(self, world: World) -> Any:

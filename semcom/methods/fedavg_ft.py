@@ -25,6 +25,7 @@ class FedAvgFT(FedAvg):
     """FedAvg; at the end each client trains a copy of the global model by CE, with an optimiser of its own."""
 
     paper = "Wang et al., arXiv:1910.10252, 2019"
+    unused = ("model.init",)  # there is one model, of which all have copies
     personal = "a fine-tuned copy of the model"
     finishing = {}
 

@@ -173,10 +173,14 @@ class FedCL(Method):
             means, counts = prototypes(world, trained)
         # The air leaves out late clients by itself here, which the decoder and the SCG below have to do by hand.
         encoder = world.air.average(trained, self.shared, p, since=received)
-        model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
-        if not len(here):  # all features came after the deadline
+        arrived = world.arrived(ids)
+        here, late = np.flatnonzero(arrived), ids[~arrived]  # those whose features came after the deadline
+        if len(late):
+            trained = trained.put(trained.select(late).take("head.", state.model.select(late)))
+        model = state.model.put(trained).share(encoder)
+        if not len(here):
             return replace(state, model=model)
-        if len(here) < len(ids):  # those whose features came after the deadline
+        if len(late):
             ids, trained = ids[here], trained.select(ids[here])
             means, counts = (t[world.tensor(here)] for t in (means, counts))
             p = world.weights(ids)

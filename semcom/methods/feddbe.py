@@ -8,14 +8,13 @@ The personal bias (PRBM) is added to the received features before the head. It t
 regulariser (MR) is `kappa/2 mean((m - consensus)^2)`. m is the running mean of the client's features f, `(1 - mu) m +
 mu mean(batch)` from 0 in each round, with the gradient of the last mini-batch. The consensus is the mean by p_k of the
 clients' m at the end of round 1, which has no pull. kappa 50 and mu 1 are the paper's values for a small CNN, 1 and 0.1
-those for ResNet-18.
+those for ResNet-18. Round 1 is here the first that has clients.
 
 Choices where the paper is silent: none known.
 
 Departures: round 1 is the initialisation; its models are kept, and its clients make the consensus for the whole run,
 also where they are few of many (the authors' code trains all clients once before round 1, without bias, and drops these
-models). The consensus comes with every model, not
-once. The factor of one half is the code's.
+models). The consensus comes with every model, not once. The factor of one half is the code's.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class FedDBE(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """FedAvg's State, with the biases `[K, d]` in the models, and the `consensus`, `[d]`."""
+        """FedAvg's State, with the biases `[K, d]` in the models, and the `consensus`, `[d]` once it is made."""
 
         consensus: Tensor
 
@@ -103,7 +102,7 @@ class FedDBE(FedAvg):
             model.head = nn.Sequential(Bias(world.features), model.head)
 
         extend = add_bias if self.hyper.bias else None
-        return self.State(world.population(shared=self.averages, extend=extend), world.zeros(world.features))
+        return self.State(world.population(shared=self.averages, extend=extend), world.zeros(0))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Compute CE + kappa times the regulariser per client, `[k]`, and move the running mean of the features."""
@@ -117,10 +116,10 @@ class FedDBE(FedAvg):
 
     def round(self, state: FedDBE.State, world: World) -> FedDBE.State:
         """Train locally, average by p_k, and in round 1 make the consensus (Algorithm 1)."""
-        ids, known, consensus = world.sample(), world.round > 1, state.consensus
+        ids, known, consensus = world.sample(), len(state.consensus) > 0, state.consensus
         p, floats = world.weights(ids), np.full(len(ids), world.features)
         received = world.air.down(state.model.select(ids), self.averages)
-        told = consensus.expand(len(ids), -1)
+        told = consensus.expand(len(ids), -1) if known else world.zeros(len(ids), world.features)
         if known:
             told = world.air.send("down", "consensus", told, ids, floats, broadcast=True)
         given = Given(

@@ -12,7 +12,10 @@ Choices where the paper is silent: `alpha` 0.1, which the paper chooses from 0.1
 
 Departures: models are averaged by p_k, and h sums the clients by their numbers of images (Algorithm 1: plain means; the
 authors' code divides `alpha` by a client's weight instead). Clients train E epochs where the paper minimises, without
-the gradient clipping of the authors' code.
+the gradient clipping of the authors' code. Uncoded or quantised, h follows the models as they arrive and g_k the exact
+ones, and the errors of all rounds stay in h: of n of N equal clients in each of t rounds, sqrt(t n) / N times that of
+one change of g_k. All 20 clients leave in 60 rounds 0.55 of a change's r.m.s. at 10 dB, or 0.006 of its largest number
+with 8 bits.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class FedDyn(FedAvg):
         "model.init",
         "air.repeat",
         "train.deadline_s",
-    )  # h belongs to the g_k as long as every model arrives
+    )  # h belongs to the g_k, but for noise, if every model arrives
     personal = "a gradient g_k"
 
     @dataclass(frozen=True)

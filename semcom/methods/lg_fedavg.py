@@ -4,7 +4,7 @@ Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency, "Think Locall
 Local and Global Representations", arXiv:2001.01523, 2020, Algorithm 1 (its supervised part). Up and down: the head.
 Encoders stay with their clients and may differ in architecture. The authors start from FedAvg's model: with
 `pretraining` n, the first n rounds are FedAvg's, in which the whole model crosses the air, and every client continues
-from its own.
+from the common model. If nobody can take part in round n, the next round that has clients is FedAvg's last.
 
 Choices where the paper is silent: none known. Its `pretraining` is off by default.
 
@@ -15,6 +15,9 @@ layers). The last models are tested (the code: each client's best by its tests).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
 
 from semcom.channels.options import WHOLE, require
 from semcom.engine.store.population import Population
@@ -56,9 +59,15 @@ class LGFedAvg(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """Own encoders `[K, ...]` and head `[1, ...]` in `model`, and FedAvg's last model in `pretrained`."""
+        """Own encoders `[K, ...]` and head `[1, ...]` in `model`, and what comes before them.
+
+        Attributes:
+            pretrained: FedAvg's last model.
+            taken: whether clients have taken it over, or go without it, bool `[]` on the host.
+        """
 
         pretrained: Population
+        taken: Tensor
 
     def __init__(self, hyper: LGFedAvg.Hyper) -> None:
         super().__init__(hyper)
@@ -67,24 +76,24 @@ class LGFedAvg(FedAvg):
 
     def setup(self, world: World) -> LGFedAvg.State:
         """Start from a common head, and from FedAvg's common weights."""
-        return self.State(world.population(shared=Heads.averages), world.population(shared=FedAvg.averages))
+        model, pretrained = (world.population(shared=part) for part in (Heads.averages, FedAvg.averages))
+        return self.State(model, pretrained, torch.tensor(not self.hyper.pretraining))
 
     def round(self, state: LGFedAvg.State, world: World) -> LGFedAvg.State:
         """Carry out a round of FedAvg, or one of Algorithm 1: train locally, average the heads by p_k.
 
-        In between every client takes over FedAvg's encoder and head.
+        In FedAvg's last round every client takes over its encoder and head.
         """
-        left = self.hyper.pretraining - world.round
-        if left < 0:
+        if state.taken:
             return Heads(self.hyper).round(state, world)
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
-        if left:
+        if world.round < self.hyper.pretraining:
             return replace(state, pretrained=pretrained)
         model, head = state.model, pretrained.one("head.").named("head.")
         for some in model.pieces():
             model = model.put(some.take("encoder.", pretrained.select(some.ids)))
-        return self.State(model.share(head), pretrained)
+        return self.State(model.share(head), pretrained, torch.tensor(True))
 
     def views(self, state: LGFedAvg.State, world: World) -> dict[str, View]:
         """Evaluate `personal`: the clients' models, or FedAvg's while that goes on."""
-        return {"personal": View(state.pretrained if world.round < self.hyper.pretraining else state.model)}
+        return {"personal": View(state.model if state.taken else state.pretrained)}

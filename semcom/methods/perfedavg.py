@@ -82,10 +82,11 @@ class PerFedAvg(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train by plain SGD along `gradient`."""
-        names = ("inner", "third") if self.hyper.variant == "hf" else ("inner",)
+        # Two gradients are taken on the third batch.
+        names, passes = (("inner", "third"), 4) if self.hyper.variant == "hf" else (("inner",), 2)
         optimizer = world.optimizer(name="sgd", lr=self.hyper.beta, momentum=0.0, weight_decay=0.0)
         phase = Phase(takes=[Take(name) for name in names])
-        return world.fit(received, Gradient(self.gradient), phase=phase, optimizer=optimizer).models
+        return world.fit(received, Gradient(self.gradient, passes), phase=phase, optimizer=optimizer).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate w after one step as `personal`, taken when a client is tested, and w itself as `global`."""

@@ -12,7 +12,10 @@ Choices where the paper is silent: the rate, which it tunes for each task.
 
 Departures: the run's optimiser takes the local steps, the paper's is plain SGD (`--train.optimizer sgd`). Models are
 averaged by p_k, and c is the mean of all c_k weighted by the clients' numbers of images (Algorithm 1: plain means), so
-that corrections cancel in the average of unequal clients too.
+that corrections cancel in the average of unequal clients too. Uncoded or quantised, c moves by the changes as they
+arrive and c_k by the exact ones, and the errors of all rounds stay in c: of n of N equal clients in each of t rounds,
+sqrt(t n) / N times that of one change. All 20 clients leave in 60 rounds 0.55 of a change's r.m.s. at 10 dB, or 0.006
+of its largest number with 8 bits.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Scaffold(FedAvg):
     preset = {}
     unused = (
         "air.privacy",  # control variates go up too
-        "model.init", "air.repeat", "train.deadline_s",  # c is the mean of the c_k as long as every change arrives
+        "model.init", "air.repeat", "train.deadline_s",  # c is the mean of the c_k, but for noise, if all arrives
     )  # fmt: skip
     shares = "encoder and head, control c"
     personal = "a control c_k"

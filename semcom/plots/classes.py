@@ -19,6 +19,8 @@ NAMED = 12
 """Clients or classes up to which each has its tick."""
 SCARCE = "scarce"
 """Column that marks clients with few images. CSV files leave it out."""
+SORTED = "sorted"
+"""Column that says whether clients are sorted in each seed. CSV files leave it out."""
 FEW = 4
 """Panels up to which each is high."""
 
@@ -32,10 +34,12 @@ def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
         ConfigError: as `Study.mean`.
     """
     frame = select_view(study, study.clients, plot.view)
-    if frame["seed"].nunique() > 1:
+    lines = [name for name in plot.fields if name != plot.x]
+    several = bool((frame.groupby(lines, dropna=False)["seed"].nunique() > 1).any())
+    if several:
         frame = frame.assign(client=frame.groupby("hash")[study.metric.name].rank(method="first").astype(int) - 1)
-        return average_table(study, frame, plot)
-    cells, scarce = average_table(study, frame, plot), _find_scarce(study)
+    cells = average_table(study, frame, plot).assign(**{SORTED: several})
+    scarce = {} if several else _find_scarce(study)
     return cells.assign(**{SCARCE: cells["client"].map(scarce.get)}) if scarce else cells
 
 
@@ -78,20 +82,24 @@ def draw_class_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles)
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
     order = "least accurate" if plot.metric.higher else "smallest"
-    axes.set_xlabel("Class" if x == "class" else f"Client, {order} first" if cells["n"].max() > 1 else "Client")
+    axes.set_xlabel("Class" if x == "class" else f"Client, {order} first" if _are_sorted(cells) else "Client")
     axes.set_ylabel(metric_label(plot.metric))
     percent(axes.yaxis, plot.metric)
 
 
 def choose_class_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Choose the height of a panel in inches, less for many panels."""
-    return 1.5 if cells[plot.facet].nunique() <= FEW else 0.95
+    return 1.5 if plot.facet is None or cells[plot.facet].nunique() <= FEW else 0.95
+
+
+def _are_sorted(cells: pd.DataFrame) -> bool:
+    return SORTED in cells and bool(cells[SORTED].any())
 
 
 def describe_clients(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe the bars, and the order of the clients."""
     order = f" Clients are sorted by their {plot.metric.label} in each seed, since seeds divide the data in other ways."
-    return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "") + _describe_scarce(cells)
+    return _caption(cells, plot, "each client") + (order if _are_sorted(cells) else "") + _describe_scarce(cells)
 
 
 def _describe_scarce(cells: pd.DataFrame) -> str:

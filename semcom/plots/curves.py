@@ -71,7 +71,6 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     if plot.x == "round":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
-        axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
         costs = [line[plot.x] for _, line in lines if not _is_free(line, plot)]
         ends = [cost.max() for cost in costs]
         # On a linear axis a method with a tenth of another's costs would be squeezed to the edge.
@@ -79,6 +78,7 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
             axes.set_xscale("log")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))  # behind the scale, which has its own
     axes.set_ylabel(metric_label(plot.metric))
     percent(axes.yaxis, plot.metric)
 

@@ -41,7 +41,8 @@ def compute_divisions(study: Study, plot: Plot) -> pd.DataFrame:
         raise ConfigError(
             f"{there[0]}: its values have other divisions; give one, such as {one}, or --facet {there[0]}"
         )
-    long = whole.melt([*panel, "client"], counts, "of", "images").astype({"images": int})
+    long = whole.melt([*panel, "client"], counts, "of", "images")
+    long = long.dropna(subset=["images"]).astype({"images": int})  # of a dataset with more classes in another panel
     split = long["of"].str.extract(r"(?P<part>\w+)\.(?P<class>\d+)").astype({"class": int})
     table = pd.concat([long[[*panel, "client", "images"]], split], axis=1)
     return table.pivot(index=[*panel, "client", "class"], columns="part", values="images").reset_index()[

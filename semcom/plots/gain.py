@@ -94,7 +94,12 @@ def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
 def _find_end(cells: pd.DataFrame, plot: Plot) -> float:
     """Find the gain, and the loss, at which the colour scale ends."""
     least = LEAST if plot.metric.share else 0
-    return max(float(cells["mean"].max()), least) or float(cells["mean"].abs().max()) or 1.0
+    return max(float(_measure_gains(cells, plot).max()), least) or float(cells["mean"].abs().max()) or 1.0
+
+
+def _measure_gains(cells: pd.DataFrame, plot: Plot) -> pd.Series:
+    """Measure how much better each mean is, which may be by being smaller."""
+    return cells["mean"] if plot.metric.higher else -cells["mean"]
 
 
 def describe_gain(cells: pd.DataFrame, plot: Plot) -> str:
@@ -102,7 +107,7 @@ def describe_gain(cells: pd.DataFrame, plot: Plot) -> str:
     unit = " in percentage points" if plot.metric.share else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
     beyond = " Losses beyond the arrow of the scale are as dark as its end." * bool(
-        cells["mean"].min() < -_find_end(cells, plot)
+        _measure_gains(cells, plot).min() < -_find_end(cells, plot)
     )
     return (
         f"Test {plot.metric.label} of each method minus that of {plot.labels.value('variant', plot.over)}{unit}, runs "

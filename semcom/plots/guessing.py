@@ -35,8 +35,8 @@ NEAR = 0.005
 def mark_guessing(study: Study, plot: Plot, cells: pd.DataFrame) -> pd.DataFrame:
     """Mark the means with a seed that is no better than guessing, in a further column, `GUESSING`.
 
-    Numbers stay unmarked if they are no accuracies of the study at its fields, and against test SNRs, where noise makes
-    any model guess.
+    Numbers stay unmarked if they are no accuracies of the study at its fields, and against test SNRs or at another than
+    the first one, where noise makes any model guess.
     """
     fields = [name for name in plot.fields if plot.kind != "curves" or name != plot.x]  # one cross for a whole curve
     if plot.y not in NUMBERS or study.metric != ACCURACY or TEST in fields or not {*fields} <= {*cells}:
@@ -44,7 +44,11 @@ def mark_guessing(study: Study, plot: Plot, cells: pd.DataFrame) -> pd.DataFrame
     found = study.results
     if not {*fields, plot.y} <= {*found}:
         return cells
-    found = select_view(study, found.drop_duplicates(["hash", "view"]), plot.view)
+    first = found["hash"].map({run.hash: run.test_snrs[0] for run in study.stored if run.test_snrs})
+    found = found[first.isna() | (found[TEST] == first)]
+    if found.empty:
+        return cells
+    found = select_view(study, found, plot.view)
     levels = _find_levels(study)
     level = [levels.get((run, view in COMMON)) for run, view in zip(found["hash"], found["view"], strict=True)]
     found = found.assign(**{GUESSING: found[plot.y].to_numpy() <= pd.Series(level, dtype=float).to_numpy() + NEAR})

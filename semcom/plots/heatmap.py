@@ -57,8 +57,7 @@ def draw_table(
         colours: name of the colour map.
     """
     rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
-    if pd.api.types.is_numeric_dtype(cells[plot.x]):
-        columns = sorted(columns)
+    columns.sort(key=lambda value: (True, 0) if isinstance(value, str) else (False, value))  # texts as they come, last
     place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
     found = [[place.get((r, c), {}) for c in columns] for r in rows]
     values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels, read_kept_arrays
+from semcom.plots.points import check_panels, read_kept_arrays, split_panels
 from semcom.runs.folder.arrays import BASE, IMAGES, LEAK, PREFIX
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -83,7 +83,7 @@ def _collect(
     found = {run.hash: run for run in study.stored}
     parts: list[pd.DataFrame] = []
     pictures: dict[tuple[object, int, str], np.ndarray] = {}
-    for value, part in runs.groupby(plot.facet, sort=False):
+    for value, part in split_panels(runs, plot):
         rows, shown = read(found[part["hash"].iloc[0]])  # of several seeds the first one
         rows.insert(0, str(plot.facet), [value] * len(rows))
         parts.append(rows)
@@ -129,7 +129,7 @@ def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     """Draw a row for each image: the original, and what was made of it in each column."""
     column = TEST if TEST in cells else LISTENER
     pictures, panel = cells.attrs[PICTURES], cells[str(plot.facet)].iloc[0]
-    columns, count = list(dict.fromkeys(cells[column])), cells["image"].nunique()
+    columns, count = cells[column].drop_duplicates().tolist(), cells["image"].nunique()
     for row in range(count):
         for place, what in enumerate([ORIGINAL, *columns]):
             pixels = np.moveaxis(pictures[panel, row, str(what)], 0, -1)

@@ -14,6 +14,7 @@ from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
+from semcom.plots.points import EMPTY
 from semcom.registry import find_entry
 from semcom.runs.folder.arrays import is_leak
 from semcom.studies.analysis.efficiency import COSTS
@@ -160,6 +161,7 @@ def name_files(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
-    """Replace empty values of hue and panels by the text "none", by which they are found."""
-    names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]
-    return cells.assign(**{name: cells[name].astype(object).where(cells[name].notna(), "none") for name in names})
+    """Replace empty values of hue, panels and, where it holds categories, the abscissa by the text `EMPTY`."""
+    placed = plot.x if KINDS.get(str(plot.kind)).rows else None
+    names = [name for name in (plot.hue, plot.facet, placed) if name is not None and cells[name].isna().any()]
+    return cells.assign(**{name: cells[name].astype(object).where(cells[name].notna(), EMPTY) for name in names})

@@ -42,10 +42,11 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         label = plot.labels.value("variant", row["variant"])
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
     axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
-    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
-    axes.xaxis.set_major_locator(MaxNLocator(5))
     if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
         axes.set_xscale("log")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))  # behind the scale, which has its own
     axes.margins(0.08)
     axes.set_xlabel(capitalise(name_abscissa(cells, x)))
     axes.set_ylabel(metric_label(plot.metric))

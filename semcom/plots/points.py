@@ -20,6 +20,8 @@ from semcom.studies.results.run import Stored
 
 SETTING = "setting"
 """Column with the name of a setting, several fields in one."""
+EMPTY = "none"
+"""Text for an empty value of a hue, a panel or a category, by which it is found."""
 ROOM = 0.05
 """How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
@@ -77,8 +79,15 @@ def select_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.DataFrame:
 
 def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
     """Check that the runs of a panel, a row or several each, differ only in their seeds. Raises ConfigError."""
+    check_field(frame, "facet", plot.facet)
     first, *others = [name for name in plot.fields if name in frame] or ["method"]
     check_seeds_alone(frame.drop_duplicates("hash"), others, first)
+
+
+def check_field(runs: pd.DataFrame, asked: str, name: str | None) -> None:
+    """Check that runs have a field of the request, as whole ones have no one test SNR. Raises ConfigError."""
+    if name is not None and name not in runs:
+        raise ConfigError(f"{asked}: whole runs are shown, which have no one {name}; give another field")
 
 
 def tabulate_runs(study: Study, plot: Plot, read: Callable[[Stored], pd.DataFrame]) -> pd.DataFrame:
@@ -108,8 +117,11 @@ def read_kept_arrays(run: Stored, view: Views, folder: str, keep: str) -> tuple[
 
 
 def split_panels(frame: pd.DataFrame, plot: Plot) -> list[tuple[Any, pd.DataFrame]]:
-    """Split a table by panel, in the order of its rows."""
-    return list(frame.groupby(plot.facet, sort=False)) if plot.facet else [(None, frame)]
+    """Split a table by panel, in the order of its rows; an empty value is a panel too, `EMPTY`."""
+    if plot.facet is None:
+        return [(None, frame)]
+    parts = frame.groupby(plot.facet, sort=False, dropna=False)
+    return [(EMPTY if pd.isna(value) else value, part) for value, part in parts]
 
 
 def describe_panels(cells: pd.DataFrame, plot: Plot, describe: Callable[[pd.DataFrame], str]) -> str:

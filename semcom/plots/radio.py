@@ -161,6 +161,7 @@ CONSTELLATION = Kind(
     columns=3,
     tabled=False,
     of_y=False,
+    shared=False,
     finish=draw_key,
 )
 CELL = Kind(
@@ -171,6 +172,7 @@ CELL = Kind(
     height=lambda cells, plot: 2.8,
     tabled=False,
     of_y=False,
+    shared=False,
     finish=draw_map_key,
 )
 SNR_CDF = replace(
@@ -180,5 +182,6 @@ SNR_CDF = replace(
     caption=describe_cdf,
     takes=("hue",),
     height=lambda cells, plot: 1.95,
+    shared=True,
     finish=lambda figure, cells, plot: None,
 )

@@ -114,4 +114,5 @@ RANKS = Kind(
     ("y",),
     height=lambda cells, plot: 0.4 + ROW * len(cells),
     tabled=False,
+    all_tests=True,
 )

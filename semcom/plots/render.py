@@ -12,7 +12,7 @@ from semcom.config import ConfigError
 from semcom.escape import format_csv
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
-from semcom.plots.classes import SCARCE
+from semcom.plots.classes import SCARCE, SORTED
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.map import STREETS
 from semcom.plots.points import format_view
@@ -140,8 +140,9 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)
     check_numbers(numbers, request)
-    numbers = name_files(numbers)
-    numbers = name_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
+    # Crosses are found by the values of the runs, before these are shortened and named.
+    numbers = mark_guessing(part, request, numbers) if kind.crossed else numbers
+    numbers = name_files(name_empty(numbers, request))
     text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (
         TEST in part.axes and TEST not in request.fields and not kind.all_tests
@@ -228,7 +229,8 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
 
     with style.ieee():
         contents = {kind: style.render_bytes(figure, kind) for kind in ("pdf", "png")}
-    plotted = numbers.drop(columns=[GUESSING, SCARCE, STREETS], errors="ignore")  # these say how numbers are drawn
+    of_drawing = [GUESSING, SCARCE, SORTED, STREETS]  # these say how numbers are drawn
+    plotted = numbers.drop(columns=of_drawing, errors="ignore")
     contents["csv"] = format_csv(plotted).encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,31 +19,29 @@ from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import list_hues
+from semcom.plots.points import check_field, list_hues
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.resolve import resolve
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.trust import check_trusted_file, take_trusted_plugins
 from semcom.studies.analysis.study import Study
+from semcom.studies.results.run import Stored
 
 FRAMES, TAPS = 500, 256
 """Frames that a delay profile is the mean of, and its subcarriers."""
 FLOOR_DB = -40.0
 
 
-def build_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int]]:
-    """Yield for each hue its value, the link of its runs, and their seed. Raises ConfigError for other channels."""
-    rows = study.runs if plot.hue is None else study.runs.drop_duplicates(plot.hue)
-    found = {run.hash: run for run in study.stored}
-    for _, row in rows.iterrows():
-        run = found[row["hash"]]
+def build_channels(runs: Iterable[Stored], plot: Plot) -> Iterator[tuple[OFDM, int]]:
+    """Yield the link of each run that has begun, and its seed. Raises ConfigError for other channels."""
+    for run in runs:
         if not (run.trained / CONFIG).is_file():
             continue
         config = read_radio(run.trained)
         link = build_link(config)[0]
         if not isinstance(link, OFDM):
             raise ConfigError(f"channel.kind: {config.channel.kind} is flat; {plot.kind} are of ofdm and cir")
-        yield (None if plot.hue is None else row[plot.hue]), link, config.seed
+        yield link, config.seed
 
 
 def read_radio(folder: Path) -> Resolved:
@@ -64,14 +62,24 @@ def read_radio(folder: Path) -> Resolved:
 
 
 def choose_channels(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
-    """List `build_channels`. Raises ConfigError for no channel, or several channels without a hue."""
-    found = list(build_channels(study, plot))
-    if not found:
+    """List the value of each hue, and the link and seed of its first run.
+
+    Raises:
+        ConfigError: no channel, several channels of one line, or others than `build_channels` yields.
+    """
+    check_field(study.runs, "hue", plot.hue)
+    stored, chosen = {run.hash: run for run in study.stored}, list[tuple[object, OFDM, int]]()
+    lines = study.runs.groupby(plot.hue, sort=False, dropna=False) if plot.hue else [(None, study.runs)]
+    for hue, line in lines:
+        found = list(build_channels([stored[key] for key in line["hash"]], plot))
+        if len({json.dumps(vars(link.options), default=str, sort_keys=True) for link, _ in found}) > 1:
+            of = f" of {plot.labels.place(plot.hue, hue)}" if plot.hue else ""
+            wanted = "give the field that differs, such as channel.profile, or one with --at"
+            raise ConfigError(f"hue: the runs{of} have several channels; {wanted}")
+        chosen += [(hue, *each) for each in found[:1]]
+    if not chosen:
         raise ConfigError("results: no run has begun")
-    kinds = {json.dumps(vars(link.options), default=str, sort_keys=True) for _, link, _ in found}
-    if plot.hue is None and len(kinds) > 1:
-        raise ConfigError("hue: the runs have several channels; give the field that differs, such as channel.profile")
-    return found if plot.hue else found[:1]
+    return chosen
 
 
 def measure_responses(study: Study, plot: Plot) -> pd.DataFrame:
@@ -115,7 +123,7 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     for label, look, line in list_hues(cells, plot, styles):
         axes.plot(line[x], line[y], label=label, **look)
     axes.set_xlabel("Delay (us)" if plot.kind == "delays" else "Frequency from the middle (MHz)")
-    axes.set_ylabel("Mean power (dB)" if plot.kind == "delays" else "$|H(f)|^2$ (dB)")
+    axes.set_ylabel("Mean power (dB)" if plot.kind == "delays" else "|H(f)|² (dB)")
     if plot.kind == "delays":
         axes.set_ylim(FLOOR_DB, 3)
 

@@ -80,5 +80,6 @@ TIMELINE = Kind(
     height=lambda cells, plot: 0.7 + 0.11 * min(40, 1 + cells["client"].max()),
     tabled=False,
     of_y=False,
+    shared=False,
     finish=draw_key,
 )

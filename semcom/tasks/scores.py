@@ -8,9 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from semcom.tasks.metric import Metric
+
+BINS = 15
+"""Bins of confidences, of equal width."""
 
 
 class ScoreMetric(ABC):
@@ -64,16 +68,19 @@ class Top5(_Top):
 class CalibrationError(ScoreMetric):
     """The expected calibration error in 15 bins: how far confidences, the softmax of scores, are from accuracies.
 
-    C. Guo, G. Pleiss, Y. Sun, K. Weinberger, "On Calibration of Modern Neural Networks", ICML 2017, Eq. 3.
+    C. Guo, G. Pleiss, Y. Sun, K. Weinberger, "On Calibration of Modern Neural Networks", ICML 2017, Eq. 2 and 3: a bin
+    has its upper edge.
     """
 
     metric = Metric("ece", "calibration error", higher=False, share=True, digits=1)
 
     def compute(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Compute the mean over samples of |accuracy - mean confidence| in their bin of confidences."""
-        from torchmetrics.functional.classification import multiclass_calibration_error  # takes a second to import
-
-        return multiclass_calibration_error(scores.softmax(-1), labels, num_classes=scores.shape[1], n_bins=15)
+        """Compute the mean over samples of |accuracy - mean confidence| in their bin; NaN without finite scores."""
+        confidence = scores.double().softmax(-1).amax(-1)
+        right = (scores.argmax(-1) == labels).double()
+        of = torch.bucketize(confidence, torch.arange(1, BINS, dtype=torch.float64) / BINS)
+        excess = torch.zeros(BINS, dtype=torch.float64).index_add(0, of, right - confidence)
+        return excess.abs().sum() / len(labels)
 
 
 class MacroF1(ScoreMetric):

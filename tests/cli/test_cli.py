@@ -28,6 +28,7 @@ from semcom.cli import printing as report
 from semcom.config import AirConfig, ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
 from semcom.engine.air.rates import Fixed
+from semcom.methods.registry import METHODS
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.setup import Setup
 from tests.terminal import on_pty
@@ -450,3 +451,30 @@ def test_a_small_run_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     assert read("--config", "out/config.json").channel.snr_db == -6
     assert cli.main(line.split()) == 0, "a finished run gives its result again"
     assert capsys.readouterr().out == out
+
+
+LEAVING = """import sys
+from semcom.methods.registry import METHODS
+from semcom.methods.fedavg import FedAvg
+
+@METHODS.register("test-leaving")
+class Leaving(FedAvg):
+    def setup(self, world):
+        sys.exit({})
+"""
+
+
+@pytest.mark.parametrize("word", ["", "0", "'images are missing'"])
+@pytest.mark.parametrize("command", ["train test-leaving", "sweep --methods test-leaving --seeds 0 --out out"])
+def test_own_code_that_leaves_python_has_failed(
+    command: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING.format(word))
+    monkeypatch.chdir(tmp_path)
+    few = "--clients 2" if command.startswith("train") else "--set clients=2"
+    try:
+        assert cli.main(f"{command} {few} --plugin leaving.py".split()) == 1
+    finally:
+        METHODS._added.pop("test-leaving", None)
+    said = capsys.readouterr()
+    assert word.strip("'") in said.out + said.err and "SystemExit" in said.out + said.err

@@ -34,11 +34,11 @@ def toy_world(method: str, lr: float = 0.5, **overrides: Any) -> World:
     return toy(IMAGES, LABELS, method, **overrides)
 
 
-def rounds(world: World, method: Method | None = None, n: int = 1) -> list[Any]:
-    """The states before the first round and after each of n rounds."""
+def rounds(world: World, method: Method | None = None, n: int = 1, first: int = 1) -> list[Any]:
+    """The states before and after each of n rounds, of which `first` is the first that has clients."""
     method = method or METHODS.get(world.config.method)(world.config.hyper)
     states = [method.setup(world)]
-    for r in range(1, n + 1):
+    for r in range(first, first + n):
         world.session.tally.begin(r)
         states.append(method.round(states[-1], world))
     return states

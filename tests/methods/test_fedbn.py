@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from semcom.methods.fedbn import FedBN
 from tests.methods.arms import play, rounds, toy_world
-from tests.worlds import gap, tensors, world
+from tests.worlds import gap, random_federation, tensors, world
 
 BATCHNORM = {f"encoder.1.{name}" for name in ("weight", "bias", "running_mean", "running_var")}
+
+
+def test_drawn_batchnorm_is_each_clients_own_from_the_start() -> None:
+    """DCGAN draws its factors."""
+    data = random_federation((2, 2, 2))
+    data = dataclasses.replace(data, images=data.images.repeat(1, 1, 4, 4))
+    w = world("fedbn", data=data, encoder="dcgan-narrow", model={"init": "client"})
+    begun = FedBN(w.config.hyper).setup(w).model.named()
+    own = {name for name, t in begun.items() if len(t) == 3 and (t[0] != t[1]).any()}
+    assert own and own == {f"{name.rpartition('.')[0]}.weight" for name in begun if name.endswith("running_mean")}
 
 
 @pytest.mark.parametrize("kind", ["ideal", "rayleigh"])

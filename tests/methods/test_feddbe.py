@@ -19,10 +19,11 @@ def split(pop: Population, k: int) -> tuple[Toy, np.ndarray]:
     return Toy(t["encoder.1.weight"], t["head.1.0.weight"], t["head.1.0.bias"]), t["head.0.bias"]
 
 
-def test_three_rounds_by_hand() -> None:
-    """Two full-batch epochs per round. The consensus is that of round 1, and the pull begins in round 2."""
+@pytest.mark.parametrize("first", [1, 2])
+def test_three_rounds_by_hand(first: int) -> None:
+    """Two full-batch epochs per round. The consensus is that of the first round, and the pull begins in the second."""
     w = toy_world("feddbe", LR, hyper={"kappa": KAPPA, "mu": MU}, train={"local_epochs": 2})
-    before, *after = rounds(w, n=3)
+    before, *after = rounds(w, n=3, first=first)
     (shared, _), biases, consensus = split(before.model, 0), [np.zeros(2), np.zeros(2)], np.zeros(2)
     for r, state in enumerate(after, 1):
         trained, means = [], []

@@ -24,13 +24,25 @@ def test_two_rounds_by_hand() -> None:
         assert_toys(state.model, models)
 
 
-def test_pretraining_by_hand() -> None:
-    """One round of FedAvg, then every client takes over its model, then one round of LG-FedAvg."""
-    before, first, second = rounds(toy_world("lg_fedavg", hyper={"pretraining": 1}), n=2)
+@pytest.mark.parametrize("heard", [1, 2, 3])
+def test_pretraining_by_hand(heard: int) -> None:
+    """One round of FedAvg, then every client takes over its model, then one round of LG-FedAvg.
+
+    So it is where nobody can take part in the first rounds.
+    """
+    before, first, second = rounds(toy_world("lg_fedavg", hyper={"pretraining": 1}), n=2, first=heard)
     start = mean([model.step(X[k], Y[k], 0.5) for k, model in enumerate(toys(before.model))])
     trained = [start.step(X[k], Y[k], 0.5) for k in (0, 1)]
     assert_toys(first.model, start)
     assert_toys(second.model, [model.under(mean(trained)) for model in trained])
+
+
+def test_fedavgs_model_is_tested_until_it_is_taken_over() -> None:
+    """Nobody has taken part in round 1, which was to be its last."""
+    w = world("lg_fedavg", hyper={"pretraining": 1})
+    method = LGFedAvg(w.config.hyper)
+    state = method.setup(w)
+    assert method.views(state, w)["personal"].population is state.pretrained
 
 
 @pytest.mark.parametrize("init", ["common", "client"])

@@ -43,6 +43,7 @@ OTHERS: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
     ("fedpac", {"hyper": {"head_epochs": 0}}, (3, 1)),
     ("fedproto", {"hyper": {"source": "pass"}}, (2, 1)),
     ("fedala", {"hyper": {"p": 0}}, (1, 1)),
+    ("fedala", {"hyper": {"eta": 0.0}}, (1, 1)),  # W stands still
     ("fedala", {"hyper": {"p": 6}}, (1.8, 1.8)),  # W of every tensor: it needs the encoder's gradients
     ("fedcrc", {"train": {"local_epochs": 2}}, (5, 2)),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, rounds, toy_world, toys
 from tests.methods.by_hand import mean
@@ -43,6 +44,17 @@ def test_c_is_the_mean_of_the_controls() -> None:
         assert t.abs().max() > 1e-3
         weighted = np.average(t.numpy(), axis=0, weights=(7, 5, 3, 6))
         np.testing.assert_allclose(state.mean.named()[name][0], weighted, rtol=0, atol=1e-14)
+
+
+def test_c_keeps_the_noise_of_all_changes() -> None:
+    """At 10 dB its power is a tenth of theirs, over the square of the number of clients."""
+    states = rounds(world("scaffold", sizes=(4,) * 4, train=SGD, air={"parameters": "analog"}), n=10)
+    kept = sent = 0.0
+    for name in states[-1].own.named():
+        own = torch.stack([state.own.named()[name] for state in states])
+        kept += float((states[-1].mean.named()[name][0] - own[-1].mean(0)).square().sum())
+        sent += float(own.diff(dim=0).square().sum())
+    assert kept == pytest.approx(0.1 * sent / 4**2, rel=0.4)
 
 
 def test_controls_are_gradients_whatever_the_optimiser() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from semcom.config import ConfigError, run_hash
+from semcom.config import ConfigError, list_earlier_hashes, run_hash
 from semcom.models.deepjscc import deepjscc_decoder
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import build_encoder, build_head
@@ -164,9 +167,62 @@ def test_tests_at_several_snrs_encode_for_each() -> None:
     assert both["at"]["-5"] == one["at"]["-5"] and both["at"]["15"] == both["accuracy"]
 
 
+def test_fresh_heads_see_the_snr_as_the_runs_own_does(tmp_path: Path) -> None:
+    """They begin as it does, be its weights drawn or those of a file."""
+    model, path = {"snr_input": True}, tmp_path / "weights.pt"
+    torch.save({name: 2 * t[0] for name, t in worlds.world(model=model).population().named().items()}, path)
+    for given in (None, str(path)):
+        w = worlds.world(model={**model, "weights": given})
+        own, fresh = w.population().named("head."), w.heads("linear", np.array([1])).named("head.")
+        assert own.keys() == fresh.keys() and all(torch.equal(t[0], own[name][0]) for name, t in fresh.items())
+    assert "head.0.context.weight" in w.heads("mlp", np.array([1])).named("head.")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("fedavg", {"new_clients": 2}), ("fedavg", {"finish": {"kind": "linear", "epochs": 1}}), ("repper", {})],
+)
+def test_a_run_that_begins_with_a_file_ends_with_fresh_heads(
+    method: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """The file holds what is drawn anyway. Nothing moves, so new clients' heads, which begin with it too, stay it."""
+    model, path, begun = {"snr_input": True}, tmp_path / "weights.pt", []
+    options = {"train": {"rounds": 1, "lr": 1e-12}, **options, "finish": {"lr": 1e-12, **options.get("finish", {})}}
+
+    def note(before: Any, after: Any, world: Any) -> dict[str, Any]:
+        begun.append(before.model.named())
+        return {}
+
+    drawn = run(worlds.request(method, model=model, **options), observe=note)
+    torch.save({name: t[0] for name, t in begun[0].items()}, path)
+    given = run(worlds.request(method, model={**model, "weights": str(path)}, **options))
+    if "new_clients" in options:
+        assert given.summary["new_clients"]["head"] == given.summary["new_clients"]["global"]
+    else:
+        assert given.summary["finish"] == drawn.summary["finish"]
+
+
 def test_off_is_the_run_that_there_was_and_on_is_another() -> None:
     off, on = (worlds.request(model={"snr_input": each}) for each in (False, True))
     assert run_hash(off) == run_hash(worlds.request()) != run_hash(on)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "fresh"),
+    [
+        ("fedavg", {}, False),
+        ("fedavg", {"new_clients": 2}, True),
+        ("fedavg", {"new_clients": 2, "finish": {"kind": "svm"}}, False),
+        ("fedavg", {"finish": {"kind": "round"}}, False),
+        ("fedavg", {"finish": {"kind": "linear"}}, True),
+        ("repper", {}, True),
+    ],
+)
+def test_runs_whose_fresh_heads_did_not_see_the_snr_are_others(
+    method: str, options: dict[str, Any], fresh: bool
+) -> None:
+    for on in (False, True):
+        assert len(list_earlier_hashes(worlds.request(method, model={"snr_input": on}, **options))) == (fresh and on)
 
 
 @pytest.mark.parametrize(("method", "kind"), [("local", "ideal"), ("local", "none"), ("fedgh", "awgn")])

@@ -50,7 +50,7 @@ def made(
 
 def drawn(numbers: pd.DataFrame | list[dict[str, Any]], plot: Plot) -> Figure:
     with style.ieee():
-        return draw_panels(pd.DataFrame(numbers), plot)
+        return draw_panels(pd.DataFrame(numbers) if isinstance(numbers, list) else numbers, plot)
 
 
 def kept(number: int, seed: int, features: bool) -> dict[str, Any]:

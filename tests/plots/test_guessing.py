@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from semcom.config import DataConfig
 from semcom.plots import Plot, plot
 from semcom.plots.classes import _find_scarce
 from semcom.plots.guessing import CROSS, GUESSING, count_own_classes, mark_guessing
 from semcom.plots.kinds import KINDS, settle_kind
 from tests.plots.studies import SNR, TOPS, drawn, made
+from tests.studies.folders import config, line, scored, simple, write
 
 
 @pytest.mark.parametrize("kind", ["lines", "dots"])
@@ -41,6 +44,24 @@ def test_noise_alone_is_not_crossed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     part, request = settle_kind(made(tmp_path), Plot(x="channel.test_snr_db", facet=SNR))
     numbers = KINDS.get("lines").numbers(part, request)
     assert GUESSING not in mark_guessing(part, request, numbers)
+
+
+@pytest.mark.parametrize("fields", [{"kind": "dots", "at": {"test_snr_db": -5}}, {"x": "round"}])
+def test_noise_at_a_later_test_is_not_crossed(fields: dict[str, Any], tmp_path: Path) -> None:
+    """At 5 dB, the first one, it has 60 %; at -5 dB 20 % of three classes."""
+    of = config("fedcl")
+    of = replace(of, channel=replace(of.channel, test_snr_db="5,-5"))
+    write(tmp_path / "run", of, [line(4, {"personal": scored([0.6] * 2, at={"5": 0.6, "-5": 0.2})})])
+    *_, page = plot(tmp_path, Plot(**fields), out=tmp_path / "out")
+    assert "Crossed" not in page.read_text()
+
+
+def test_a_file_of_ones_own_is_crossed_under_its_name(tmp_path: Path) -> None:
+    """It has 20 % of three classes."""
+    of = config("fedcl", data=DataConfig("/home/me/own.npz"))
+    simple(tmp_path, of, [0.2, 0.2])
+    *_, table, page = plot(tmp_path, Plot(kind="dots", hue="data.name"), out=tmp_path / "out")
+    assert "Crossed" in page.read_text() and pd.read_csv(table)["data.name"].tolist() == ["own.npz"]
 
 
 def run(**fields: Any) -> Any:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.stats import ttest_1samp
 
 import semcom
-from semcom.config import ConfigError
+from semcom.config import ConfigError, DataConfig
 from semcom.plots import Plot, gain
 from semcom.plots.base import Kind, Styles
 from semcom.plots.kinds import KINDS, name_empty, settle_kind
@@ -25,7 +25,7 @@ from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, drawn, made
 from tests.refusals import refuses
-from tests.studies.folders import config, line, scored, write
+from tests.studies.folders import config, keep, line, scored, write
 
 ONE = {SNR: 9}
 
@@ -178,6 +178,23 @@ def test_classes_and_clients(whole: Study) -> None:
     assert figure.axes[0].get_xlabel() == "Client" and "no interval" in KINDS.get("clients").caption(cells, plot)
 
 
+@pytest.mark.parametrize(
+    ("fields", "ranked"),
+    [({"facet": "seed", "at": {"method": "fedcl"}}, False), ({}, True), ({"hue": "variant"}, True)],
+)
+def test_clients_are_sorted_where_a_bar_is_of_several_seeds(
+    fields: dict[str, Any], ranked: bool, tmp_path: Path
+) -> None:
+    """FedCL has two seeds, and FedAvg the second one, whose first client is its best: all are sorted, or none."""
+    study = made(tmp_path, ("fedcl", "fedavg"), seeds=2, snrs=(9.0,))
+    shutil.rmtree(study.where({"method": "fedavg", "seed": 0}).stored[0].folder)
+    cells, figure, plot = shown(semcom.study(tmp_path), x="client", **fields)
+    lines = cells.sort_values("client").groupby(fields.get("facet", "variant"))["mean"]
+    assert lines.is_monotonic_increasing.all() == ranked
+    assert {axes.get_xlabel() for axes in figure.axes} == {"Client, least accurate first" if ranked else "Client"}
+    assert ("Clients are sorted" in KINDS.get("clients").caption(cells, plot)) == ranked
+
+
 def test_confusion_is_the_share_of_the_true_class(whole: Study) -> None:
     cells, figure, _ = shown(whole, kind="confusion", at=ONE)
     rows = cells.set_index(["variant", "true", "predicted"])["mean"]
@@ -196,6 +213,16 @@ def test_the_area_of_a_dot_is_the_number_of_images(whole: Study) -> None:
     assert len(sizes) == 7 and sizes[2, 0] / sizes[0, 0] == pytest.approx(8) and sizes[1, 2] == sizes[2, 2]
     cells, figure, _ = shown(whole, kind="divisions", facet="seed", y="test")
     assert len(cells) == 27 and set(cells["test"]) == {8} and len(figure.axes) == 3
+
+
+def test_datasets_with_other_classes_have_panels_of_their_own(tmp_path: Path) -> None:
+    for name, classes in (("mnist", 2), ("cifar10", 3)):
+        of = config("fedavg", data=DataConfig(name))
+        write(tmp_path / name, of, [line(1, {"personal": scored([0.5, 0.7])})])
+        keep(tmp_path / name, of, np.ones((2, classes, classes), int), *np.full((2, 2, classes), classes))
+    cells, figure, _ = shown(semcom.study(tmp_path), kind="divisions", facet="data.name")
+    assert cells.groupby("data.name")["train"].agg(list).to_dict() == {"cifar10": [3] * 6, "mnist": [2] * 4}
+    assert sorted(len(axes.collections[0].get_offsets()) for axes in figure.axes) == [4, 6]
 
 
 def test_features_are_measured_before_they_are_placed(whole: Study) -> None:
@@ -261,6 +288,10 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"kind": "divisions", "y": "all"}, "y: 'all' is not one of train, test"),
         ({"kind": "embedding", "at": {SNR: 0}}, "seed: a panel shows one run, and there are 0, 1, 2; give one: --at "),
         ({"kind": "embedding", "at": {**ONE, "seed": 0}}, "view: fedavg kept no features of personal; repeat it with "),
+        (
+            {"kind": "embedding", "facet": "test_snr_db", "at": {"seed": 0}},
+            "facet: whole runs are shown, which have no one test_snr_db; give another field",
+        ),
     ],
 )
 def test_what_is_refused(whole: Study, fields: dict[str, Any], error: str) -> None:

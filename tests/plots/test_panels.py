@@ -88,6 +88,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"kind": "heatmap", "x": SNR},
     {"x": "client"},
     {"x": "class", "hue": "method"},
+    {"x": "client", "hue": "variant"},
     {"kind": "confusion"},
     {"kind": "divisions", "at": {"seed": 0}},
     {"x": "uses"},
@@ -191,10 +192,11 @@ def test_broken_lines_lie_on_solid_ones_which_are_wider() -> None:
     assert len({each["color"] for each in style.choose_line_styles(14)}) == 14
 
 
-def test_a_scale_has_an_arrow_where_values_lie_beyond_it() -> None:
+@pytest.mark.parametrize(("y", "better", "end"), [("accuracy", 1, "min"), ("mse", -1, "max")])
+def test_a_scale_has_an_arrow_where_values_lie_beyond_it(y: str, better: int, end: str) -> None:
     """Gains end at 20 points, and so does the scale: a loss of 30 lies beyond it, one of 10 does not."""
-    plot = Plot(kind="gain", x=SNR, hue="variant", over="local")
-    for loss, extend in ((-0.3, "min"), (-0.1, "neither")):
+    plot = Plot(kind="gain", x=SNR, y=y, hue="variant", over="local")
+    for loss, extend in ((-0.3, end), (-0.1, "neither")):
         rows = [
             {
                 "variant": "fedavg",
@@ -205,11 +207,30 @@ def test_a_scale_has_an_arrow_where_values_lie_beyond_it() -> None:
                 "supported": False,
                 "interval": "t",
             }
-            for snr, mean in ((0.0, 0.2), (9.0, loss))
+            for snr, mean in ((0.0, better * 0.2), (9.0, better * loss))
         ]
         bar = drawn(rows, plot).axes[0].images[0].colorbar
         assert bar is not None and bar.extend == extend and (bar.vmin, bar.vmax) == (-0.2, 0.2)
-        assert ("arrow" in KINDS.get("gain").caption(pd.DataFrame(rows), plot)) == (extend == "min")
+        assert ("arrow" in KINDS.get("gain").caption(pd.DataFrame(rows), plot)) == (extend == end)
+
+
+FAR = {
+    "constellation": {"i": [-3.0, 3.0], "q": [-3.0, 3.0], "sent_i": [-1.0, 1.0], "sent_q": [-1.0, 1.0]},
+    "cell": {"x_m": [90.0, 10.0], "y_m": [90.0, 10.0], "los": [True, False], "snr_db": [0.0, 9.0]},
+    "timeline": {"client": [0, 9], "late": [False, True], "round_s": [1.0, 1.0]}
+    | dict.fromkeys(("receive_s", "compute_s", "send_s", "wait_s"), [0.1, 0.2]),
+}
+"""Two rows of a kind; a tenth of them is near."""
+
+
+@pytest.mark.parametrize("kind", FAR)
+def test_a_panel_is_not_cut_at_the_limits_of_another(kind: str) -> None:
+    far = pd.DataFrame(FAR[kind]).assign(variant="fedcl")
+    near = (far.select_dtypes("number") / 10).astype(far.select_dtypes("number").dtypes)
+    plot = Plot(kind=kind, facet="variant")
+    both = drawn(pd.concat([far, far.assign(**near, variant="fedavg")]), plot).axes
+    for axes, part in zip(both, (far, far.assign(**near, variant="fedavg")), strict=False):
+        assert axes.get_ylim() == drawn(part, plot).axes[0].get_ylim()
 
 
 def test_a_panel_with_fewer_values_is_narrower() -> None:
@@ -234,3 +255,11 @@ def test_what_costs_nothing_is_a_level() -> None:
     axes = drawn(numbers, plot).axes[0]
     assert axes.get_xscale() == "log" and list(axes.lines[2].get_ydata()) == [0.53, 0.53]
     assert "costs nothing" in KINDS.get("curves").caption(numbers, plot)
+
+
+@pytest.mark.parametrize("kind", ["curves", "pareto"])
+def test_costs_of_several_decades_have_a_prefix(kind: str) -> None:
+    numbers = cells(fedcl=(0.5, 0.55, 0.6), fedavg=(0.3, 0.4, 0.45)).assign(efficient=True)
+    numbers["uses"] = [2e3, 4e3, 6e3, 2e5, 4e5, 6e5]
+    axes = drawn(numbers, Plot(kind=kind, x="uses", hue="variant")).axes[0]
+    assert axes.get_xscale() == "log" and axes.xaxis.get_major_formatter()(1e4) == "10\N{THIN SPACE}k"

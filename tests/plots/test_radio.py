@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from semcom.channels.scene import locate_scene, read_scene
 from semcom.config import ConfigError
-from semcom.plots import Plot, plot
+from semcom.plots import Plot, plot, style
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.runs.request.trust import trust_results
 from semcom.runs.rounds.runner import run
@@ -155,10 +155,20 @@ def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
         assert spread == pytest.approx(0.3, abs=0.03)
 
 
+def test_the_ordinate_of_a_response_has_no_formula(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dollar would be drawn as it is, like those in the names of a user's."""
+    found: list[Figure] = []
+    monkeypatch.setattr(style, "render_bytes", lambda figure, kind: found.append(figure) or b"")
+    plot(runs / "ofdm" / "tdl-a", Plot(kind="response"), out=tmp_path)
+    assert found[0].axes[0].get_ylabel() == "|H(f)|² (dB)"
+
+
 @pytest.mark.parametrize(
     ("folder", "fields", "error"),
     [
         ("ofdm", {"kind": "response"}, "hue: the runs have several channels; give the field"),
+        ("ofdm", {"kind": "response", "hue": "channel.kind"}, "hue: the runs of channel ofdm have several channels; "),
+        ("ofdm", {"kind": "delays", "hue": "test_snr_db"}, "hue: whole runs are shown, which have no one test_snr_db"),
         ("cell", {"kind": "delays"}, "channel.kind: awgn is flat; delays are of ofdm and cir"),
         ("ofdm", {"kind": "cell"}, "kind: no finished run has a cell"),
         ("ofdm", {"kind": "timeline", "at": {"channel.profile": "tdl-a"}}, "kind: fedavg counted no time; train with"),

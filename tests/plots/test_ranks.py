@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from semcom.plots import Plot
+from semcom.config import run_hash
+from semcom.plots import Plot, plot
 from semcom.plots.ranks import RANKS, compute_ranks
 from tests.plots import studies
+from tests.studies.folders import config, line, scored, write
 
 
 @pytest.mark.parametrize(("metric", "best"), [("accuracy", "high"), ("accuracy_std", "low")])
@@ -24,6 +27,16 @@ def test_the_best_have_the_largest_or_where_less_is_better_the_smallest(metric: 
     cells = compute_ranks(study, plot)
     assert cells["variant"].iloc[0] == best and cells["mean"].tolist() == [1, 2]
     assert ("the smallest first" in RANKS.caption(cells, plot)) == (best == "low")
+
+
+def test_test_snrs_are_settings_like_any_other(tmp_path: Path) -> None:
+    for method, accuracy in (("fedcl", 0.6), ("fedavg", 0.5)):
+        of = config(method)
+        of = replace(of, channel=replace(of.channel, test_snr_db="5,-5"))
+        view = scored([accuracy] * 2, at={"5": accuracy, "-5": accuracy / 2})
+        write(tmp_path / run_hash(of), of, [line(4, {"personal": view})])
+    *_, page = plot(tmp_path, Plot(kind="ranks"), out=tmp_path / "out")
+    assert "over 2 settings" in page.read_text() and "Tested at" not in page.read_text()
 
 
 def test_a_bar_joins_methods_whose_ranks_never_vary(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import pytest
 import semcom
 from semcom.channels.scene import read_scene
 from semcom.cli import main as cli
-from semcom.config import ConfigError, run_hash
+from semcom.config import ConfigError, DataConfig, run_hash
 from semcom.plots.report import figures, report, tables
 from semcom.plots.report.subject import Subject
 from semcom.studies.results.archive import pack_archive
@@ -448,6 +448,15 @@ def test_references_test_snrs_and_texts(tmp_path: Path) -> None:
     for words in page.choices["curves"]:  # that of the reference is shown at whatever SNR is chosen
         assert {trace["name"] for trace in page.shown("curves", words)} == {*texts.values()}
     assert "No run kept its confusion" in page.text
+    assert "at no higher cost among the runs of its own point" in page.text, "where one stands at several"
+
+
+def test_a_file_is_sorted_by_its_name(tmp_path: Path) -> None:
+    for name in ("/home/me/own.npz", "mnist"):
+        simple(tmp_path / "s", config(data=DataConfig(name)), [0.5, 0.75])
+    page = Page(report([tmp_path / "s"]))
+    keys = [given.get("data-sort") for tag, given in page.tags if tag == "td"]
+    assert "own.npz" in keys and "/home/me" not in page.text
 
 
 def test_clients_stand_on_a_map_where_they_have_places(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score, top_k_accuracy_score
+from torchmetrics.functional.classification import multiclass_calibration_error
 
 import semcom
 from semcom.cli import main as cli
-from semcom.config import from_dict, run_hash, to_dict
+from semcom.config import from_dict, list_earlier_hashes, run_hash, to_dict
 from semcom.files import CONFIG
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.rounds.runner import run
@@ -101,6 +102,19 @@ def test_metrics_are_those_of_a_second_computation(name: str) -> None:
         scores[:20, :tested] += 5 * np.eye(tested, dtype=np.float32)[labels[:20]]
         found = METRICS.get(name)().compute(torch.tensor(scores), torch.tensor(labels))
         assert float(found) == pytest.approx(AGAIN[name](scores, labels), abs=1e-6)
+
+
+def test_a_bin_has_its_upper_edge_and_a_client_without_scores_no_error() -> None:
+    """By hand: confidences of 1 and 0.95 are in one bin, |9 - (5 + 4.75)| / 10. Torchmetrics' has the lower edge."""
+    measure = METRICS.get("ece")().compute
+    scores, labels = torch.tensor([[40.0, 0.0], [np.log(19), 0.0]]).repeat_interleave(5, 0), torch.tensor([1] + 9 * [0])
+    assert float(measure(scores, labels)) == pytest.approx(0.075, abs=1e-7)
+    assert torch.isnan(measure(torch.full((4, 3), -torch.inf), torch.tensor([0, 1, 2, 0])))
+    scores = torch.randn(500, 6, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(500) % 6
+    expected = multiclass_calibration_error(scores.softmax(-1), labels, num_classes=6, n_bins=15)
+    assert float(measure(scores, labels)) == pytest.approx(float(expected), abs=1e-6)
+    assert [len(list_earlier_hashes(worlds.request(train={"metrics": (name,)}))) for name in ("ece", "f1")] == [1, 0]
 
 
 def test_of_equal_scores_the_first_counts() -> None:

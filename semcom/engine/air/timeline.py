@@ -130,14 +130,20 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
         train: prefixes of the parts in training: with any, the pass goes back, too, as far as these need it.
         parts: prefixes of the parts that are run, in order.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # here, as it takes a while to import
+    from torch.utils.flop_counter import FlopCounterMode, conv_flop_count  # here, as it takes a while to import
 
+    def count_back(out: torch.Size, x: torch.Size, weight: torch.Size, *more: Any, **_: Any) -> int:
+        """Count each gradient of a convolution as its forward pass; torch counts that of weights as without groups."""
+        transposed, wanted = more[4], more[7]
+        return sum(wanted[:2]) * conv_flop_count(list(x), list(weight), list(out), transposed=transposed)
+
+    formulas = {torch.ops.aten.convolution_backward: count_back}
     learns = set(list_trained_parameters(network, train))
     # Zeros on the host, as the network may lie on the meta device; only shapes are counted.
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     was = network.training
     network.eval()
-    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
+    with torch.enable_grad(), FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         x = torch.zeros(TRIED, *shape)
         for part in parts:
             of = {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}

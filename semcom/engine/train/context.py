@@ -70,11 +70,12 @@ class Gradient:
 
     Attributes:
         of: `(model, batch, context) -> ({leaf: [k, ...]}, {"loss": [k], ...})`.
-        passes: number of passes over a mini-batch, forward and back, for the time that they take.
+        passes: number of passes over the mini-batches of a step, forward and back, for the time that they take (None:
+            one over each).
     """
 
     of: Callable[[StackedModel, Any, Context], tuple[dict[str, Tensor], Log]]
-    passes: int = 1
+    passes: int | None = None
 
 
 Objective = Loss | Gradient

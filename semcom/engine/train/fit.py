@@ -53,7 +53,7 @@ class Fit:
         team = self.session.team if fed else ALONE
         sizes = [self._sizes(int(k)) if fed else [] for k in pop.ids]
         if fed:
-            self._count(pop, [batches * (1 + len(self.phase.takes)) for batches in sizes])
+            self._count(pop, sizes)
         samples = np.array([sum(batches) for batches in sizes])
         # The cost of a pass is not known here; it grows with the number of weights.
         parts = team.share((samples + 1) * pop.numbers(self.train))
@@ -67,19 +67,20 @@ class Fit:
             raise Diverged(self.phase.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if fed else [])
         return Fitted(done.trained, done.log, carried, done.optimizer_state)
 
-    def _count(self, pop: Population, sizes: Sequence[Sequence[int]]) -> None:
-        """Count the mini-batches, their traffic, and the time of the passes over them."""
+    def _count(self, pop: Population, sizes: Sequence[list[int]]) -> None:
+        """Count steps of these sizes: the traffic of their mini-batches, and the time of the passes over them."""
+        each = 1 + len(self.phase.takes)
         learns = np.zeros(len(pop.ids), dtype=bool)  # a frozen encoder has no use for gradients
         for c in pop.cohorts:
             learns[pop.at(c)] = bool(list_trained_parameters(c.network, "encoder."))
         for back in np.unique(learns).tolist():
             some = np.flatnonzero(learns == back)
-            self.session.tally.features(pop.ids[some], [sizes[int(i)] for i in some], back)
+            self.session.tally.features(pop.ids[some], [sizes[int(i)] * each for i in some], back)
         images = np.array([sum(batches) for batches in sizes])
-        passes = self.objective.passes if isinstance(self.objective, Gradient) else 1
-        self.session.compute(pop, passes * images, self.train)
+        passes = self.objective.passes if isinstance(self.objective, Gradient) else None
+        self.session.compute(pop, (passes or each) * images, self.train)
         for other in self.given.frozen.values():
-            self.session.compute(other, images, ())
+            self.session.compute(other, each * images, ())
 
     def _sizes(self, client: int) -> list[int]:
         return self.session.draws.sizes(client, self.phase)

@@ -53,6 +53,7 @@ class Initial:
         device: device of the models.
         shape: of an answer.
         shelves: number of cohorts laid down so far.
+        numbers: of the largest model that the run has made, without what a method has put beside it.
         networks: architectures by encoder: populations of one run hold the same objects.
         alike: keys of the weights of the user's heads, by their names.
         told: parts whose source of weights is in the log.
@@ -64,6 +65,7 @@ class Initial:
     device: torch.device
     shape: tuple[int, ...]
     shelves: int = 0
+    numbers: int = 1
     networks: dict[str, SplitModel] = field(default_factory=dict)
     alike: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
@@ -73,12 +75,6 @@ class Initial:
     def dtype(self) -> torch.dtype:
         """The type of all weights."""
         return dtype_of(self.config.precision)
-
-    @property
-    def numbers(self) -> int:
-        """The numbers of the largest model that the run has made."""
-        sizes = [sum(t.numel() for t in network.state_dict().values()) for network in self.networks.values()]
-        return max(sizes, default=1)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Make a population of one for a network of the base station; its weights are keyed by `name`."""
@@ -160,9 +156,7 @@ class Initial:
             ConfigError: the engine cannot run the head.
         """
         model, shape = self.config.model, self.shape
-
-        def head() -> nn.Module:
-            return replace_by_own_layers(build_head(name, model.features, shape))
+        head = partial(self._build_head, name)
 
         def fresh(*client: int) -> dict[str, Tensor]:
             made = self._make("head.", name, head, *client)
@@ -288,24 +282,28 @@ class Initial:
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """List the functions that build the parts of a model."""
-        model, shape = self.config.model, self.shape
+        model = self.config.model
         image, pictured = self.federation.images.shape[1:], self.federation.pictured
 
         def make_encoder() -> nn.Module:
             made = build_encoder(encoder, image, model.features, pictured)
             return replace_by_own_layers(attend_to_snr_behind(made, model.features) if model.snr_input else made)
 
-        def make_head() -> nn.Module:
-            build = partial(build_head, model.head, model.features, shape)
-            return replace_by_own_layers(attend_to_snr_before(build, model.features) if model.snr_input else build())
+        return {"encoder.": make_encoder, "head.": partial(self._build_head, model.head)}
 
-        return {"encoder.": make_encoder, "head.": make_head}
+    def _build_head(self, name: str) -> nn.Module:
+        """Build a head, which sees the SNR if the run's does."""
+        model = self.config.model
+        build = partial(build_head, name, model.features, self.shape)
+        return replace_by_own_layers(attend_to_snr_before(build, model.features) if model.snr_input else build())
 
     def _network(self, encoder: str, extend: Extend | None = None) -> SplitModel:
         """Build the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
             parts = self._factories(encoder)
-            made = _build_template(lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend))
+            made = _build_template(lambda: SplitModel(parts["encoder."](), parts["head."]()))
+            self.numbers = max(self.numbers, sum(t.numel() for t in made.state_dict().values()))
+            made = _build_template(lambda: _extend_model(made, extend))
             self._freeze(made)
             self.networks[encoder] = made
         return self.networks[encoder]

@@ -1,5 +1,7 @@
 """Arithmetic of encoders and heads: `RunConfig.precision`. The link, the losses and the optimiser stay in float32.
 
+But TF32 is a switch of CUDA's for all products, so that those of distances and of SSIM are rounded with it too.
+
 Also a reset of torch's global settings, on which a run's numbers would depend.
 """
 

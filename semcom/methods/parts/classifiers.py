@@ -59,7 +59,8 @@ def fit_linear_classifiers(kind: Kind, features: np.ndarray, labels: np.ndarray)
     model.fit(features, labels)
     weight, bias = model.coef_, model.intercept_
     if len(weight) == 1:  # two classes share one vector, which is positive for the second
-        weight, bias = np.concatenate([-weight, weight]), np.concatenate([-bias, bias])
+        part = 1.0 if kind == "svm" else 0.5  # that of lr is the difference of their scores
+        weight, bias = (part * np.concatenate([-t, t]) for t in (weight, bias))
     return weight, bias
 
 

@@ -439,7 +439,10 @@ def _confusion(subject: Subject) -> Figure:
 
 def _costs(subject: Subject, places: Places) -> Figure:
     """Draw the headline against each cost, with a line through the efficient variants of a point."""
-    note = "Filled: efficient methods, which no other one beats in {} at no higher cost. This compares means."
+    note = (
+        "Filled: efficient methods, which no other one beats in {} at no higher cost among the runs of its own point. "
+        "This compares means."
+    )
     metric = subject.study.metric
     made = Figure("costs", f"{capitalise(metric.label)} against cost", note.format(metric.label))
     leaks = list_leaks(subject.study.stored)

@@ -17,6 +17,7 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons, describe
 from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
+from semcom.studies.overrides import name_file
 from semcom.studies.results.failures import Repeat, build_repeat
 from semcom.studies.results.run import Stored, locate_run_config
 
@@ -183,4 +184,4 @@ def _sortable(value: Any) -> float | str:
     """Convert a value to a sort key. An empty cell comes last."""
     if is_empty(value) or pd.isna(value):
         return float("inf")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else name_file(str(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,9 @@ class Folder:
 
     def clear(self) -> None:
         """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
-        if self.again:
-            rows = (path.name for path in self.path.glob(ROWS.format("*")))
-            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *rows, METRICS, ARRAYS, CONFIG):
-                (self.path / name).unlink(missing_ok=True)
+        rows = (path.name for path in self.path.glob(ROWS.format("*")))
+        for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *rows, METRICS, ARRAYS, CONFIG):
+            (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -226,23 +225,32 @@ class Folder:
         with self._writing(METRICS):
             if summary["metrics_digest"] != digest_of_file(self.path / METRICS):
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
+        self.keep_weights()
         with self._writing(SUMMARY):
             write_atomically(self.path / SUMMARY, format_summary(summary))
         keep = self.config.keep
         if "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep):
-            with self._writing(WEIGHTS):
-                drop_checkpoints(self.path, keep)
+            drop_checkpoints(self.path)
 
-
-def drop_checkpoints(folder: Path, keep: Collection[str] = ()) -> None:
-    """Remove the checkpoints of a finished run, after writing its weights if these are to be kept."""
-    rows = list(folder.glob(ROWS.format("*")))
-    if "weights" in keep and (folder / CHECKPOINT).exists():
+    def keep_weights(self) -> bool:
+        """Write the weights of the last checkpoint if they alone are kept, and say whether any were written."""
+        wanted = "weights" in self.config.keep and "checkpoint" not in self.config.keep
+        if not (wanted and (self.path / CHECKPOINT).exists()):
+            return False
         from semcom.runs.folder.weights import write_weights  # imports torch
 
-        write_weights(folder)
-        rows = []  # to which the weights refer
-    for path in (folder / CHECKPOINT, folder / PREVIOUS, *rows):
+        with self._writing(WEIGHTS):
+            write_weights(self.path)
+        return True
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of a finished run, and rows of the disk unless its weights refer to them.
+
+    The newest one goes last: with an older one alone, the run would count as unfinished.
+    """
+    rows = [] if (folder / WEIGHTS).exists() else folder.glob(ROWS.format("*"))
+    for path in (folder / PREVIOUS, folder / CHECKPOINT, *rows):
         path.unlink(missing_ok=True)
 
 

@@ -25,11 +25,11 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
         Timeout: another process holds it.
         OSError: its file cannot be written.
     """
-    lock = FileLock(path, timeout=patience_s)
+    lock = FileLock(path, timeout=patience_s, fallback_to_soft=False)  # a marker would outlive its process
     try:
         lock.acquire()
-    except (NotImplementedError, OSError) as error:  # the first one is what filelock makes of ENOSYS
-        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
     return lock
@@ -63,12 +63,12 @@ def is_lock_held(lock: Path) -> bool:
     """
     if not lock.exists():
         return False
-    taken = FileLock(lock, timeout=0)
+    taken = FileLock(lock, timeout=0, fallback_to_soft=False)
     try:
         taken.acquire()
     except Timeout:
         return True
-    except (OSError, NotImplementedError):  # in a folder where nothing may be written nobody else can say
+    except OSError:  # in a folder where nothing may be written nobody else can say
         return False
     taken.release()
     return False

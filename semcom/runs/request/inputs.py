@@ -51,6 +51,8 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     """
     named = {section: list_paths_in_options(read_section_options(config, section)) for section in OWNERS}
     _check_paths(config, named)
+    folders = getattr(config.data.options, "local_folders", {})
+    named["data"], whole = {**named["data"], **folders}, {f"data.{spell_option(name)}" for name in folders}
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -70,7 +72,8 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             else config
         )
         files |= {f"{section}.{spell_option(name)}": path for name, path in there.items()}
-    found = {path: (field, _digest_path(field, path)) for field, path in files.items() if path and _is_path(path)}
+    read = {field: path for field, path in files.items() if path and _is_path(path)}
+    found = {path: (field, _digest_path(field, path, field in whole)) for field, path in read.items()}
     code = _read_own_code(config)
     found = {name: (field, each.digest) for name, (field, each) in code.items() if field == "plugins"} | found
     found |= {name: (field, each.digest) for name, (field, each) in code.items() if field != "plugins"}
@@ -254,27 +257,27 @@ def _is_path(path: str) -> bool:
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _digest_path(field: str, path: str) -> str:
-    """Compute the digest of a file, or of the names and contents of a folder's files."""
+def _digest_path(field: str, path: str, whole: bool = False) -> str:
+    """Compute the digest of a file, or of the names and contents of a folder's files; see `_list_files`."""
     try:
-        found = ((file, file.stat()) for file in _list_files(path))
+        found = ((file, file.stat()) for file in _list_files(path, whole))
         versions = ((file, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for file, at in found)  # a copy may keep mtime
-        return _digest_path_once(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
+        return _digest_path_once(path, whole, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=4096)
-def _digest_path_once(path: str, versions: str) -> str:
+def _digest_path_once(path: str, whole: bool, versions: str) -> str:
     """Compute the digest of a file or folder; it is cached until a size or a time of change differs."""
     if os.path.isfile(path):
         return digest_of_file(Path(path))
     folder = path.removesuffix("*")
-    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_files(path)})
+    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_files(path, whole)})
 
 
-def _list_files(path: str) -> list[Path]:
-    """List the files of a path: itself, the images of an image folder, or all files in another folder.
+def _list_files(path: str, whole: bool) -> list[Path]:
+    """List the files of a path: itself, the images of an image folder, or all files in another folder or a `whole` one.
 
     FOLDER/* stands for the files in it, without those of its subfolders.
     """
@@ -282,4 +285,5 @@ def _list_files(path: str) -> list[Path]:
         return sorted(file for file in Path(path[:-1]).iterdir() if file.is_file())
     if not os.path.isdir(path):
         return [Path(path)]
-    return list_image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())
+    images = [] if whole else list_image_files(Path(path))
+    return images or sorted(file for file in Path(path).rglob("*") if file.is_file())

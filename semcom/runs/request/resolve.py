@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from semcom.config import (
 )
 from semcom.config.checks import check_config, check_config_types
 from semcom.config.errors import show_value
-from semcom.config.options import check_options
+from semcom.config.options import check_options, read_option_default
 from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.air.links import build_link
@@ -37,7 +38,7 @@ from semcom.models.registry import HEADS, check_features
 from semcom.registry import find_entry
 from semcom.runs.request.finish import check_finish, fill_finish
 from semcom.runs.request.inputs import check_reaches_processes, find_unshared_entry, fingerprint_inputs
-from semcom.runs.request.limits import check_size_limits
+from semcom.runs.request.limits import check_image_limits, check_size_limits
 from semcom.runs.request.new_clients import check_new_clients as check_newcomers
 from semcom.runs.request.new_clients import configure_new_clients
 from semcom.runs.request.plugins import load_plugins
@@ -54,6 +55,9 @@ from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
     from semcom.channels import Link
+
+HIGHEST = 10**6
+"""Limit of a bandwidth ratio, beyond whatever fits into memory."""
 
 
 def resolve(config: RunConfig) -> Resolved:
@@ -93,7 +97,6 @@ def _resolve_setup(request: RunConfig) -> Setup:
     # A flag may have commas between its values.
     request = dataclasses.replace(request, train=dataclasses.replace(train, metrics=metrics, lr_parts=rates))
     request = fingerprint_inputs(request)
-    request = _fill_features(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill_schedule(_leave_unused_open(request.train, method), method)
     check_finish(request, method)
@@ -107,6 +110,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     check_size_limits(config)
     for section in OWNERS:
         check_options(section, read_section_options(config, section))
+    config = _fill_features(config)
     link, cautions = build_link(config)
     setup = Setup(config, method, link, None, cautions)
     check_unused_settings(setup, common, link.bandwidth_hz or BAND_HZ)
@@ -127,26 +131,40 @@ def _resolve_setup(request: RunConfig) -> Setup:
     return dataclasses.replace(setup, config=config, joined_link=joined)
 
 
-def _fill_features(request: RunConfig) -> RunConfig:
+def _fill_features(config: Resolved) -> Resolved:
     """Fill in the number of features from a bandwidth ratio: d = 2 (k/n) n for pictures of n numbers.
 
-    Raises ConfigError for a text that is no ratio, and for a d that is not whole and even.
+    Raises ConfigError for a text that is no ratio, for a d that is not whole and even, and for a given d beside it.
     """
-    asked = request.model.bandwidth_ratio
+    asked, given = config.model.bandwidth_ratio, config.model.features
     if asked is None:
-        return request
-    try:
-        ratio = Fraction(asked)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"model.bandwidth-ratio: {show_value(asked)} is no ratio; give one such as 1/12") from None
-    numbers = count_picture_numbers(read_dataset(request.data), request.data.size)
+        return config
+    ratio = _read_ratio(asked)
+    dataset = read_dataset(config.data)
+    if dataset.pictured:
+        check_image_limits(config.data.size, *dataset.images.shape[:2])
+    numbers = count_picture_numbers(dataset, config.data.size)
     features = 2 * ratio * numbers
-    if features <= 0 or features % 2:
+    if features % 2:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"
         near = Fraction(max(1, round(ratio * numbers)), numbers)
         raise ConfigError(f"model.bandwidth-ratio: {asked} gives {float(features):g} features; {d}; give {near}")
-    model = dataclasses.replace(request.model, features=int(features), bandwidth_ratio=None)
-    return dataclasses.replace(request, model=model)
+    if given not in (read_option_default(config.model, "features"), features):
+        why = f"{given} is not taken beside model.bandwidth-ratio {asked}, which gives {features}; give one of them"
+        raise NoEffect(f"model.features: {why}", "model.bandwidth_ratio")
+    model = dataclasses.replace(config.model, features=int(features), bandwidth_ratio=None)
+    return dataclasses.replace(config, model=model)
+
+
+def _read_ratio(asked: str) -> Fraction:
+    """Read a bandwidth ratio. Raises ConfigError for a text that is none, and for one out of reach."""
+    with suppress(ValueError, ZeroDivisionError):
+        # Of an exponent of any length a fraction would make a number of as many digits.
+        if ("/" in asked or 0 < float(asked) < HIGHEST) and 0 < (ratio := Fraction(asked)) < HIGHEST:
+            return ratio
+    raise ConfigError(
+        f"model.bandwidth-ratio: {show_value(asked)} is no ratio between 0 and {HIGHEST}; give one such as 1/12"
+    )
 
 
 def _check_task(config: Resolved, method: Method) -> None:

@@ -21,7 +21,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.files import ARRAYS, SUMMARY
+from semcom.files import ARRAYS, SUMMARY, WEIGHTS
 from semcom.methods.base import remembers_clients
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
 from semcom.runs.folder.folder import Folder, WriteError, name_file_in_error
@@ -138,7 +138,8 @@ class Loop:
         """Do the work of `run` that may fail to write files, and return the summary."""
         commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         with self.clock("setup"):
-            if self.folder:
+            if self.folder and self.folder.again:
+                self._check_views()  # before the former run is gone
                 self.folder.clear()
             summary = self._resume()
         self.resumed = True
@@ -148,6 +149,8 @@ class Loop:
                 place = self.folder.path
                 day = date.fromtimestamp((place / SUMMARY).stat().st_mtime)
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
+                if not (place / WEIGHTS).exists() and self.folder.keep_weights():
+                    more += f"; {WEIGHTS} written"
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
@@ -314,14 +317,18 @@ class Loop:
         if content is not None:
             self.restore(content, self.folder.path if self.folder else None)
         else:
-            with self.tally.uncounted():
-                check_evaluated_views(self.method, self.state, self.world)
+            self._check_views()
         folder, round_ = self.folder, self.checkpoints.stored
         begun = begin_or_recover(folder, round_, self.rounds, self.progress["lines"]) if folder else (None, [])
         summary, self.metrics = self.ranks.broadcast_object(begun)
         self.rounds = self.rounds if summary is None else summary["rounds"]
         digest_metrics(self.digest, *self.metrics)
         return summary
+
+    def _check_views(self) -> None:
+        """Raise ConfigError where the method has no models to test."""
+        with self.tally.uncounted():
+            check_evaluated_views(self.method, self.state, self.world)
 
     def restore(self, content: dict[str, Any], folder: Path | None) -> None:
         """Take over state and counters of a checkpoint, whose rows may lie in files of `folder`.

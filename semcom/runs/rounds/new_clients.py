@@ -44,7 +44,8 @@ def evaluate_new_clients(
     model = average_model_for_new_clients(world, view.population)
     session, draws = world.session, world.session.draws
     config = configure_new_clients(replace(world.config, chunk=session.chunk or "auto"))
-    if world.extended:
+    shape = draws.task.shape
+    if world.extended or shape(newcomers) != shape(draws.federation):  # the file's head is none of theirs
         config = replace(config, model=replace(config.model, weights=None))
     joined = World(config, newcomers, draws.device, link, split=draws.split, clock=session.clock, team=session.team)
     joined.session.tally.begin(1)

@@ -132,7 +132,9 @@ def carry_out_run(
         if loop is not None:
             stop.add_note(f"last good state: {loop.kept()}")
         raise
-    except (Exception, SystemExit) as error:  # SystemExit: a method that calls sys.exit
+    except (Exception, SystemExit) as error:  # SystemExit: own code that calls sys.exit
+        if loop is None and isinstance(error, SystemExit):
+            raise RunError(f"set-up: {describe_failure(error)}") from error
         if loop is None or (isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)):
             raise
         raise RunError(f"{loop.where()}: {describe_failure(error)}; last good state: {loop.kept()}") from error

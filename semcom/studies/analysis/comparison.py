@@ -194,7 +194,8 @@ class Comparisons(tuple[Comparison, ...]):
     @property
     def frame(self) -> pd.DataFrame:
         """A row per comparison: the point, then the other attributes of `Comparison`."""
-        rows = [{**each.point, **vars(each), "supported": each.supported} for each in self]
+        # The point is in front, and again behind, where a varied field such as `clients` wins over K of that name.
+        rows = [{**each.point, **vars(each), "supported": each.supported, **each.point} for each in self]
         return pd.DataFrame(rows).drop(columns=["point", "labels"], errors="ignore")
 
     def __str__(self) -> str:

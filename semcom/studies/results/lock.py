@@ -31,8 +31,8 @@ OWNER = ".owner"
 """File of a sweep's folder that says which process is running in it; that of a shard has its part after it."""
 FIELDS = {"experiment": str, "scale": str, "command": str, "plugins": list, "set": dict, "axes": dict, "variants": dict}
 """Fields of sweep.json and their types."""
-PATIENCE_S = 5.0
-"""Seconds that a shard waits for others which enter at the same time."""
+PATIENCE_S, PER_SHARD_S = 5.0, 0.5
+"""Seconds that a shard waits for others which enter at the same time, and look for each other: in all, and for each."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
     own = "" if shard is None else f"-{shard.number}-of-{shard.count}"
     with ExitStack() as stack:
         # Shards often begin at the same moment, so each waits for the others to pass the entrance.
-        entrance = _take_file_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
+        entrance = _take_file_lock(folder, "", PATIENCE_S + PER_SHARD_S * shard.count if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_list_shards(folder))
         for mark in others:

@@ -14,7 +14,7 @@ from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, METRICS, TRAINING, write_atomically
 from semcom.runs.folder.folder import BusyError, drop_checkpoints
 from semcom.runs.folder.summary import read_summary
-from semcom.runs.request.stop import raise_on_stop_signals, stop_after_minutes
+from semcom.runs.request.stop import Stopped, raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
 
@@ -47,9 +47,9 @@ def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float |
         if read_summary(folder, run_hash(config)) is None:
             raise RunError("the run ended without a summary")
         _drop_models(folder, config.keep)
-    except BusyError:  # its folder is not ours to write to
+    except (BusyError, Stopped):  # the folder of a busy one is not ours to write to
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"{format_attempt_error(error)}\n\n{traceback.format_exc()}"
         with suppress(OSError):  # a full disk: the sweep then says so
             write_atomically(folder / ERROR, text)
@@ -59,7 +59,7 @@ def _drop_models(folder: Path, keep: Collection[str]) -> None:
     """Remove the models of a finished run but those that are to be kept: many runs would fill a disk with them."""
     for place in (folder, folder / TRAINING) if "checkpoint" not in keep else ():
         if (place / METRICS).is_file():  # of `semcom.run`: another function's files are its own
-            drop_checkpoints(place, keep)
+            drop_checkpoints(place)
 
 
 def probe_disk(folder: Path) -> None:

@@ -173,9 +173,12 @@ def _can_share() -> bool:
 
 
 def _end_workers() -> None:
-    """Let the runs of all workers keep their state and end; a worker that takes too long is killed."""
+    """Let the runs of all workers keep their state and end; a worker that takes too long is killed.
+
+    Other processes go on: a notebook may have started some.
+    """
     _silence_manager()
-    workers = [child for child in psutil.Process().children(recursive=True) if not _is_tracker(child)]
+    workers = [each for child in psutil.Process().children() if _is_worker(child) for each in (child, *_descend(child))]
     for worker in workers:
         with suppress(psutil.Error):
             worker.terminate()
@@ -195,12 +198,17 @@ def _silence_manager() -> None:
     threading.excepthook = hook
 
 
-def _is_tracker(process: psutil.Process) -> bool:
-    """Check whether a process is loky's, which cleans up after the workers and ends by itself."""
-    try:
-        return any("resource_tracker" in word for word in process.cmdline())
-    except psutil.Error:
-        return False
+def _is_worker(process: psutil.Process) -> bool:
+    """Check whether a process is one of loky's that carry out runs."""
+    with suppress(psutil.Error):
+        return any("loky.backend.popen" in word for word in process.cmdline())
+    return False
+
+
+def _descend(process: psutil.Process) -> Sequence[psutil.Process]:
+    with suppress(psutil.Error):
+        return process.children(recursive=True)
+    return ()
 
 
 class _Parallel(Parallel):

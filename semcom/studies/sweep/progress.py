@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.escape import escape_controls
 from semcom.files import CONFIG, ERROR, METRICS, open_file
-from semcom.runs.folder.stored import write_stored_config
+from semcom.runs.folder.stored import locate_training, write_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.result.accuracy import list_accuracy_snrs
 from semcom.screen import is_notebook, is_terminal_screen, say, show_bars_on_screen
@@ -81,7 +81,9 @@ class SweepProgress:
         """Count the rounds of the running runs, by hash: runs begin in their order, `jobs` at a time."""
         first = list(self._waiting.items())[: self.jobs]
         return {
-            key: _count_rounds(locate_run_folder(config)) for key, config in first if locate_run_folder(config).is_dir()
+            key: _count_rounds(locate_training(locate_run_folder(config)))
+            for key, config in first
+            if locate_run_folder(config).is_dir()
         }
 
     def look(self) -> None:

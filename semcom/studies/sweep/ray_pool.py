@@ -328,7 +328,8 @@ def _connect(alone: bool) -> Iterator[None]:
 def _is_alone() -> bool:
     """Check whether a sweep has to start Ray itself: no address is given, and no node runs on this machine."""
     address = os.environ.get("RAY_ADDRESS", "")
-    return address == "local" or not (address or any(each.name() == "raylet" for each in psutil.process_iter()))
+    names = (each.info["name"] for each in psutil.process_iter(["name"]))  # None of one that has just ended
+    return address == "local" or not (address or "raylet" in names)
 
 
 def _try_address(address: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semcom.config import ConfigError, Resolved, RunError
+from semcom.config import READ, ConfigError, Resolved, RunError
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -31,7 +32,6 @@ from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.request.sources import list_reads
 from semcom.studies.experiment import Train
-from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.archive import unpack_archive
 from semcom.studies.results.lock import read_sweep_record
@@ -65,9 +65,10 @@ def find_reusable_runs(
                 folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
                 _check_training(folder, train or plan.experiment.train)
                 runs = {run.hash: run for run in read_stored_runs(folder)[0]}
+                fits = partial(_is_reusable, archived=place.is_file())
             except ConfigError as error:
                 raise ConfigError(f"reuse: {study}: {error}") from None
-            theirs = {key: run for key, run in runs.items() if key in plan.runs and _is_reusable(plan.runs[key], run)}
+            theirs = {key: run for key, run in runs.items() if key in plan.runs and fits(plan.runs[key], run)}
             if not theirs:
                 raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
             found = {**theirs, **found}
@@ -127,21 +128,26 @@ def _check_training(folder: Path, train: Train | None) -> None:
         raise ConfigError("it is of another training function")
 
 
-def _is_reusable(wanted: Resolved, run: Stored) -> bool:
+def _is_reusable(wanted: Resolved, run: Stored, archived: bool) -> bool:
     """Check whether a stored run is done, has kept what is wanted of it, and read what lies there now.
 
     Of a run from an archive, which tells no folder, nobody knows what lay where: one that read files is trained anew.
+    An archive that names folders all the same does not make us look there.
     """
     try:
-        check_stored_reads(run.folder)
-        contents = read_stored_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
-        if not all(map(os.path.isabs, list_reads(contents))):
+        if any(archived or not os.path.isabs(path) for path in list_reads(_read_contents(run.trained))):
             return False
+        check_stored_reads(run.folder)
         if "checkpoint" in wanted.keep or ("weights" in wanted.keep and not _has_weights(run.trained)):
             return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except (RunError, ConfigError):
         return False
+
+
+def _read_contents(folder: Path) -> Mapping[str, str]:
+    """Read the digests of what a stored run has read."""
+    return read_stored_config(folder, "reuse").contents if (folder / CONFIG).is_file() else {}
 
 
 def _has_weights(folder: Path) -> bool:
@@ -169,7 +175,9 @@ def _copy_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
     for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS):
         (folder / name).unlink(missing_ok=True)
-    write_stored_config(folder, set_fields(config, {"out": str(folder)}))
+    contents = _read_contents(source)
+    reads = {READ + path: contents[READ + path] for path in list_reads(contents)}  # which the plan cannot know
+    write_stored_config(folder, replace(config, out=str(folder), contents={**config.contents, **reads}))
     for name in (METRICS, ARRAYS, *([WEIGHTS] if "weights" in config.keep else [])):
         if (source / name).is_file():
             write_atomically(folder / name, (source / name).read_bytes())

@@ -16,9 +16,10 @@ import semcom
 from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import ARRAYS, REPORT, SWEEP, TABLE, format_json, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, REPORT, SWEEP, TABLE, WEIGHTS, format_json, write_atomically
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import check_stored_reads
+from semcom.runs.folder.stored import locate_training
 from semcom.runs.folder.summary import read_summary, seal_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
 from semcom.runs.request.plugins import load_plugins
@@ -238,13 +239,16 @@ def execute_sweep(
 
 
 def _tell_of_lacking_arrays(done: Sequence[RunConfig]) -> None:
-    """Tell of finished runs that lack arrays which are to be kept, as a sweep keeps no models to make them of."""
+    """Tell of finished runs that lack arrays or models which are to be kept: a sweep has nothing to make them of."""
     lacking: dict[str, list[str]] = {}
     for config in done:
         names: list[str] = []
         with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(locate_run_folder(config) / ARRAYS) as file:
             names = file.namelist()
-        if lacks := list_lacking_arrays(dict.fromkeys(names), config.keep):
+        models = {"checkpoint": CHECKPOINT} if "checkpoint" in config.keep else {"weights": WEIGHTS}
+        folder = locate_training(locate_run_folder(config))
+        lacks = [what for what, name in models.items() if what in config.keep and not (folder / name).exists()]
+        if lacks := lacks + list_lacking_arrays(dict.fromkeys(names), config.keep):
             lacking[locate_run_folder(config).name] = lacks
     if lacking:
         what = ", ".join(dict.fromkeys(each for lacks in lacking.values() for each in lacks))
@@ -353,9 +357,11 @@ def _settle_record(plan: Plan, others: bool) -> None:
     held = read_sweep_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
         raise refuse_another_sweep(plan.folder, held)
-    if held is not None and held.get("variants") == plan.variants:
+    before = held or {}
+    same = before.get("variants") == plan.variants
+    if same and before.get("training_code") == plan.record.get("training_code"):
         return
-    if others:
+    if others and not same:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
     write_atomically(plan.folder / SWEEP, format_json(seal_summary(plan.record), indent=2) + "\n")
 

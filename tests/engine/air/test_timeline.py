@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import semcom
 from semcom.channels.scene import read_scene
@@ -19,7 +20,7 @@ from semcom.engine.store.population import average
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
-from tests.engine.air.test_air import BOTH, SIZES, models
+from tests.engine.air.test_air import BOTH, CONV, HEAD, SIZES, models
 from tests.methods import arms
 from tests.runs.rounds.test_run import interrupt, timeless
 from tests.worlds import mapped
@@ -51,6 +52,31 @@ def test_operations_are_those_of_the_products(train: Any, parts: Any, expected: 
     assert count_flops_per_image(w.population().cohorts[0].network, torch.Size([1, 8, 8]), train, parts) == expected
 
 
+@pytest.mark.parametrize(
+    ("layer", "products"),
+    [
+        (nn.Conv2d(4, 8, 3, groups=4, padding=1), 25 * 8 * 1 * 9),
+        (nn.Conv2d(4, 4, 5, groups=2, stride=2), 1 * 4 * 2 * 25),
+        (nn.ConvTranspose2d(4, 6, 3, groups=2), 25 * 4 * 3 * 9),
+    ],
+)
+def test_a_channel_of_a_group_has_to_do_with_its_group_alone(layer: nn.Module, products: int) -> None:
+    """Of 5x5 pixels: places, filters, channels of a filter and its size. The weights' gradient takes as many again."""
+    network = nn.ModuleDict({"encoder": layer})
+    counted = [
+        count_flops_per_image(network, torch.Size([4, 5, 5]), train, ("encoder.",)) for train in ((), "encoder.")
+    ]
+    assert counted == [2 * products, 2 * 2 * products]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "flops", "changed"), [("mobilenet", 1e9, 1), ("mobilenet", None, 0), ("cnn", 1e9, 0)]
+)
+def test_runs_whose_groups_took_longer_are_others(encoder: str, flops: float | None, changed: int) -> None:
+    config = semcom.resolve(worlds.request(encoder=encoder, network={} if flops is None else {"flops": flops}))
+    assert len(semcom.config.list_earlier_hashes(config)) == changed
+
+
 def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
     """Computing and airtime, up and down; client 0 has the most images, and all have the same airtime."""
     w = timed()
@@ -79,8 +105,10 @@ def test_networks_that_see_the_snr_take_their_time() -> None:
 
 
 def test_inner_steps_and_frozen_models_take_time() -> None:
-    for method, passes in (("pfedme", 5 * TRAINED), ("moon", TRAINED + 2 * sum(FORWARD))):
-        w = timed(method)
+    hf = {"hyper": {"variant": "hf"}}
+    moon = TRAINED + 2 * sum(FORWARD)
+    for method, options, passes in (("pfedme", {}, 5 * TRAINED), ("moon", {}, moon), ("perfedavg", hf, 4 * TRAINED)):
+        w = timed(method, **options)
         arms.rounds(w)
         sent = w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s
         assert w.air.timeline.spent.sum() == pytest.approx(sum(SIZES) * passes / 1e6 + sent), method
@@ -150,6 +178,14 @@ def test_a_broadcast_is_lost_at_the_rate_of_the_worst(kind: str) -> None:
     w.air.down(w.population(shared=BOTH).select(np.array([1, 3])), BOTH)  # who is better off hears the same broadcast
     down, slowest = w.air.totals["down"], w.air.rates.choose("down", np.array([0]), np.ones(1))[0]
     assert down.uses == pytest.approx(down.bits / 2 / slowest)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "apfl", "fedrod"])
+def test_a_broadcast_is_a_block_as_long_as_a_model(method: str) -> None:
+    """Whatever part of it comes down, and whatever the method has put beside it."""
+    w = worlds.world(method, air={"rate": "capacity", "repeat": False})
+    arms.rounds(w)
+    assert w.air.arrivals.down_bits == 32 * (CONV + HEAD)
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "ditto", "fedproto", "fedcosr"])
@@ -243,6 +279,16 @@ def test_what_is_sent_otherwise_is_left_out_too(method: str) -> None:
             assert torch.equal(before.centroids.values, after.centroids.values) == (len(late) == 3)
             own = after.model.cohorts[0].dense().tensors["encoder.0.weight"]
             assert not torch.equal(own[1], before.model.cohorts[0].dense().tensors["encoder.0.weight"][1])
+
+
+def test_a_late_client_keeps_its_own_decoder() -> None:
+    w = timed("fedcl", hyper={"average_decoder": False}, train={"deadline_s": 100.0})
+    arm = METHODS.get("fedcl")(w.config.hyper)
+    before = arm.setup(w)
+    w.air.timeline.spend(np.array([1]), np.array([1000.0]))
+    old, new = (state.model.named() for state in (before, arm.round(before, w)))
+    still = {name: [torch.equal(*pair) for pair in zip(t, new[name], strict=True)] for name, t in old.items()}
+    assert still["head.0.weight"] == [False, True, False] and still["encoder.0.weight"] == [False] * 3
 
 
 def test_where_nothing_is_lost_nothing_changes() -> None:

@@ -20,11 +20,11 @@ from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack_archive
 from semcom_papers.experiments.claims import scorecard as card
-from semcom_papers.experiments.claims.claim import Comparison, Values
+from semcom_papers.experiments.claims.claim import Claim, Comparison, Values
 from semcom_papers.experiments.claims.evidence import Evidence, format_sweep_command, read_evidence
 from semcom_papers.experiments.claims.printed import Tables
 from semcom_papers.experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
-from semcom_papers.experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.claims.scorecard import _orient_interval, make_scorecard
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import around, config, line, scored, simple, write
 
@@ -439,6 +439,15 @@ def test_a_rival_that_has_not_been_run_leaves_the_best_and_the_place_open(tmp_pa
     for name in ("fair-top-three", "gain-cifar10-dirichlet", "abstract-fairness"):
         assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("inconclusive", "not run"), name
     assert "fedproto" in card_.loc["fedcosr-table2-fair-top-three", "note"]
+
+
+@pytest.mark.parametrize(("metric", "better"), [("accuracy_std", -1), ("accuracy", 1)])
+def test_a_number_among_the_best_is_told_as_the_methods_minus_anothers(metric: str, better: int) -> None:
+    """3 with spreads of 0.1 for 4.5, which is ahead where less is better."""
+    read = Claim("top", ("a",), ("b",), 1.0, False, metric, None, "all", {}, False)
+    ahead = [better * (4.5 - mine) for mine in (2.9, 3.0, 3.1)]
+    mean, low, high = _orient_interval(read, judge_alone(compared(*ahead, top=1)))
+    assert mean == pytest.approx(-1.5) and low < mean < high
 
 
 def test_settings_of_variants_are_no_places(tmp_path: Path) -> None:

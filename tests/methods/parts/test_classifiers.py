@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -35,8 +36,10 @@ def test_the_largest_score_is_scikit_learns_answer(kind: Any, classes: list[int]
     features, labels = blobs(classes)
     weight, bias = fit_linear_classifiers(kind, features, labels)
     assert weight.shape == (len(classes), 4) and bias.shape == (len(classes),)
-    answers = np.array(classes)[(features @ weight.T + bias).argmax(1)]
-    assert np.array_equal(answers, reference(kind).fit(features, labels).predict(features))
+    scores, theirs = features @ weight.T + bias, reference(kind).fit(features, labels)
+    assert np.array_equal(np.array(classes)[scores.argmax(1)], theirs.predict(features))
+    if kind == "lr":
+        np.testing.assert_allclose(softmax(scores, 1), theirs.predict_proba(features), rtol=0, atol=1e-12)
 
 
 @KINDS
@@ -49,8 +52,8 @@ def test_one_class_has_nothing_to_decide(kind: Any) -> None:
 def test_a_support_vector_machine_by_hand(kind: Any) -> None:
     """Two samples at +-1 on a line: by symmetry no bias. The squared hinge gives 2 C (1 - w) 2 = w, and lr a root."""
     weight, bias = fit_linear_classifiers(kind, np.array([[-1.0], [1.0]]), np.array([0, 1]))
-    w = weight[1, 0]
-    assert bias == pytest.approx([0, 0], abs=1e-3) and weight[0, 0] == -w
+    w = weight[1, 0] * (1 if kind == "svm" else 2)  # the difference of two logits
+    assert bias == pytest.approx([0, 0], abs=1e-3) and weight[0, 0] == -weight[1, 0]
     slope = w - 4 * (1 - w) if kind == "svm" else w - 2 / (1 + np.exp(w))  # of |w|^2/2 + C sum of losses
     assert slope == pytest.approx(0, abs=1e-3)
 
@@ -83,8 +86,9 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
         model = reference(kind).fit(
             features(w, k), w.session.draws.federation.labels[w.session.draws.federation.train[k]].numpy()
         )
-        weight = model.coef_ if len(classes) > 2 else np.concatenate([-model.coef_, model.coef_])
-        bias = model.intercept_ if len(classes) > 2 else np.concatenate([-model.intercept_, model.intercept_])
+        weight, bias = model.coef_, model.intercept_
+        if len(classes) == 2:
+            weight, bias = (np.concatenate([-t, t]) / (1 if kind == "svm" else 2) for t in (weight, bias))
         np.testing.assert_allclose(rows["weight"][k, classes], weight, rtol=0, atol=1e-6)
         np.testing.assert_allclose(rows["bias"][k, classes], bias, rtol=0, atol=1e-6)
     own = torch.as_tensor(w.owned(np.arange(3)))

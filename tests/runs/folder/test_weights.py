@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,58 @@ def test_a_sweep_keeps_the_models_that_are_asked_for(keep: tuple[str, ...], tmp_
     sweep(**STUDY, set={**SMALL, "keep": keep}, reuse=[tmp_path / "a"], out=tmp_path / "b")
     for folder in runs if keep else ():
         assert (tmp_path / "b" / folder.name / WEIGHTS).read_bytes() == (folder / WEIGHTS).read_bytes()
+
+
+def test_a_sweep_keeps_the_rows_to_which_weights_refer(tmp_path: Path) -> None:
+    on_disk = {**SMALL, "store": "disk", "train.participation": 0.5, "keep": ("weights",)}
+    sweep(methods="local", seeds=(0,), set=on_disk, out=tmp_path)
+    (folder,) = (path.parent for path in tmp_path.glob(f"*/{SUMMARY}"))
+    assert len(models(semcom.load(folder))) > 0
+
+
+def test_a_run_whose_weights_are_not_written_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = worlds.request(train={"rounds": 1}, keep=("weights",), out=str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr("semcom.runs.folder.weights.write_atomically", full)
+        with pytest.raises(RunError, match=f"{WEIGHTS}: No space left"):
+            run(request)
+    assert not (tmp_path / SUMMARY).exists()
+    run(request)
+    assert (tmp_path / SUMMARY).exists() and (tmp_path / WEIGHTS).exists()
+
+
+def full(*of: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_weights_of_a_finished_run_are_written_from_its_checkpoint(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"train": {"rounds": 1}, "precision": "float32", "out": str(tmp_path)}
+    kept, again = run(worlds.request(**how)), run(worlds.request(**how, keep=("weights",)))
+    assert again.summary == kept.summary
+    assert equal(load_weights(tmp_path / WEIGHTS)["state"], load_checkpoint(tmp_path / CHECKPOINT)["state"])
+
+
+def test_a_run_that_is_killed_while_its_checkpoints_go_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = {"rounds": 2, "checkpoint_every": 1, "drop_checkpoints": True}
+    unlink, gone = Path.unlink, list[str]()
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if path.name in (CHECKPOINT, PREVIOUS):
+            gone.append(path.name)
+            if len(gone) > 1:
+                raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(worlds.request(train=train, out=str(tmp_path)))
+    told = (tmp_path / SUMMARY).read_bytes()
+    seen: list[Any] = []
+    run(worlds.request(train=train, out=str(tmp_path)), on_round=seen.append)
+    assert not seen and (tmp_path / SUMMARY).read_bytes() == told
 
 
 def test_an_experiments_own_training_keeps_its_models_until_it_is_done(tmp_path: Path) -> None:

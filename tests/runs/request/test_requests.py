@@ -159,6 +159,14 @@ def test_a_method_without_views_is_refused_before_training(
     assert run(worlds.request("test-late", train={"rounds": 1})).summary["accuracy"] > 0
 
 
+def test_a_request_that_is_refused_replaces_no_run(tmp_path: Path) -> None:
+    run(worlds.request(train={"rounds": 1}, out=str(tmp_path)))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with refuses("method", "at least one View by name"):
+        run(worlds.request("test-nothing", out=str(tmp_path)), again=True)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Per-FedAvg's views take a step of every client."""
     request = worlds.request("perfedavg", train={"rounds": 2})

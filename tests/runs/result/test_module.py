@@ -20,6 +20,7 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
+from tests.runs.rounds import test_new_clients  # noqa: F401 - registers data of other classes
 
 
 def trained(method: str = "fedper", **options: object) -> Result:
@@ -216,3 +217,16 @@ def test_new_clients_of_a_run_that_began_with_weights_have_fresh_heads(
     """The extended head of the file is none of theirs; nor is one of another architecture."""
     settings = {**export(method, "linear", tmp_path), "new_clients": 2, "finish": {"kind": kind}}
     assert "head" in run(worlds.request(method, **settings)).summary["new_clients"]
+
+
+def test_new_clients_of_other_classes_leave_the_head_of_the_file(tmp_path: Path) -> None:
+    """With its encoder frozen they have what a file of the encoder alone gives them."""
+    settings = {**export("fedavg", "linear", tmp_path), "new_clients": 2, "new_data": "test-dots"}
+    settings["train"] |= {"lr_parts": ("encoder=0",)}
+    whole, alone = (settings["model"]["weights"], str(tmp_path / "encoder.pt"))
+    torch.save({n: t for n, t in read_weights(whole).items() if n.startswith("encoder.")}, alone)
+    ends = []
+    for path in (whole, alone):
+        request = worlds.request("fedavg", **settings | {"model": {"weights": path}, "train": {**settings["train"]}})
+        ends.append(run(request).summary["new_clients"])
+    assert ends[0] == ends[1] and list(ends[0]) == ["head"] and len(ends[0]["head"]["classes"]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -454,6 +455,15 @@ def test_several_points_are_corrected_by_holm(tmp_path: Path) -> None:
     frame = study.compare_all().frame
     assert list(frame[SNR]) == [0.0, 9.0] and list(frame["supported"]) == [True, False]
     assert str(study.compare_all()).count("\n") == 1
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "last"])
+def test_a_varied_number_of_clients_is_that_of_the_point(metric: str, tmp_path: Path) -> None:
+    """That of the tested clients, which is not known of other numbers than the headline, has the same name."""
+    for method, clients in itertools.product(("fedcl", "fedavg"), (2, 3)):
+        simple(tmp_path, config(method, clients=clients), [0.5] * clients)
+    frame = semcom.study(tmp_path).compare_all(metric=metric).frame
+    assert frame["clients"].tolist() == [2, 3] and list(frame)[0] == "clients"
 
 
 def test_a_claim_does_not_survive_too_many_questions(tmp_path: Path) -> None:

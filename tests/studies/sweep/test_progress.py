@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.progress import Progress
 
 from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_hash
-from semcom.files import METRICS
+from semcom.files import METRICS, TRAINING
 from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.studies.results import failures
 from semcom.studies.results.failures import Failure, format_run_labels, report_failures
+from semcom.studies.results.outcome import locate_run_folder
+from semcom.studies.sweep import pool
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
@@ -228,3 +233,22 @@ def test_in_a_notebook_a_line_stands_for_the_bars(
     progress._update_line("4 runs: 1 running", progress.running(), 3)
     first = next(iter(runs))
     assert capsys.readouterr().err.rstrip() == f"\r4 runs: 1 running; round 3/40; label {first} 3/10"
+
+
+def test_rounds_of_a_training_in_a_folder_of_its_own_count(runs: Runs) -> None:
+    key, config = next(iter(runs.items()))
+    inside = locate_run_folder(config) / TRAINING
+    write_stored_config(inside, config)
+    (inside / METRICS).write_text("{}\n{}\n")
+    assert SweepProgress(runs, {key: "" for key in runs}).running() == {key: 2}
+
+
+def test_only_the_workers_of_a_sweep_are_ended() -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    worker = subprocess.Popen([sys.executable, "-c", "input('loky.backend.popen')"], stdin=subprocess.PIPE)
+    try:
+        pool._end_workers()
+        assert not psutil.pid_exists(worker.pid) and other.poll() is None
+    finally:
+        other.kill()
+        worker.kill()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
+from semcom.config import READ, RunConfig, RunError, run_hash
+from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, digest_of_file, write_atomically
 from semcom.runs.folder.arrays import write_arrays
 from semcom.runs.folder.folder import Folder
 from semcom.runs.folder.lock import LOCK
@@ -287,3 +289,30 @@ def test_a_study_that_is_none_is_refused_before_a_search(tmp_path: Path) -> None
     with refuses("reuse", "nowhere"):
         sweep("demo", out=tmp_path / "tuned", seeds=(0,), tune=tune, reuse=[tmp_path / "nowhere"])
     assert not (tmp_path / "tuned").exists()
+
+
+def test_what_a_run_that_is_taken_over_has_read_may_not_change(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an archive such a run is not taken, and where it says to look nobody looks."""
+    table = tmp_path / "table.csv"
+    table.write_text("1")
+
+    def reading(config: RunConfig) -> None:
+        run(config)
+        contents = {READ + str(table): digest_of_file(table)}
+        write_stored_config(Path(str(config.out)), dataclasses.replace(config, contents=contents))
+
+    monkeypatch.setattr("semcom.run", reading)
+    few: dict[str, Any] = {"methods": "fedcl", "seeds": (0,)}
+    sweep("demo", out=tmp_path / "a", **few)
+    sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a", **few)
+    assert not marks(tmp_path / "b")
+    forged = shutil.make_archive(str(tmp_path / "forged"), "zip", tmp_path / "a")  # `semcom pack` would name no folder
+    with monkeypatch.context() as patch, refuses("reuse", "no finished run"):
+        patch.setattr("semcom.runs.request.inputs._list_files", None)
+        sweep("demo", out=tmp_path / "c", reuse=forged, **few)
+    table.write_text("2")
+    for name in "ab":
+        with refuses("out", "table.csv"):
+            sweep("demo", out=tmp_path / name, **few)
