@@ -2,7 +2,7 @@
 
 20 clients in the scene `munich-20`, who walk for two minutes and back, in reach of a base station with four antennas;
 10 of them take part in a round of four seconds. Frames meet the paths of the scene at the time of the round, with
-transmit powers so low (-10 dBm up, 0 dBm down) that one client is out of reach throughout, and others at times.
+transmit powers so low (-10 dBm up, 0 dBm down) that three clients are out of reach throughout, others at times.
 Models go error-free at rates of 5G's MCS table, and are lost where the round is worse than the rate takes it to be;
 FedCL trains through the link. Neighbours have similar classes (`partition.kind place`, 50 m), or not (0 m); a round's
 clients are chosen by chance, or by their SNR. Beside the street stands 3GPP's average cell (UMi, 200 m) over Rayleigh

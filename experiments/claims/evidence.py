@@ -266,9 +266,9 @@ def _is_guess(run: Stored, view: str | None, metric: str) -> bool:
     summary = run.summary or {}
     joined = summary.get("new_clients", {})
     of = joined.get("global", joined.get("head")) or summary.get("views", {}).get(view or run.headline, {})
-    accuracy = read_evidence_number(run, view, metric)
+    accuracy = of.get("accuracy") if joined else read_compared_value(run, view, metric)
     classes = CLASSES.get(str(run.fields.get("data.name")))
-    return accuracy is not None and is_guess(accuracy / 100, of.get("clients", []), classes)
+    return accuracy is not None and is_guess(accuracy, of.get("clients", []), classes)
 
 
 def _has_last_stage(run: Stored) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import stat
 import time
@@ -90,7 +91,7 @@ def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
 
     def called(path: Any) -> str:
         """A file's name, with or without its temporary one."""
-        return Path(path).name.removeprefix(".").partition(f".{os.getpid()}")[0]
+        return re.sub(r"\.\d+\.part$", "", Path(path).name.removeprefix("."))
 
     def synced(descriptor: int) -> str:
         """The name of an open file; a folder's number was a file's before."""
