@@ -314,7 +314,8 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     Broadcasts meet no other user, and come from all antennas alike; users share the base station's power. A repetition
     meets the h that it has met. All at once, clients spend what they need. Features that are 0 are quantised too.
     After an early stop all evaluations from the best one on count. Fresh heads see the SNR, too. Gradients by
-    grouped filters take their time, and confidences of 1 are in the last bin of the calibration error.
+    grouped filters and Per-FedAvg's HF take their time, and confidences of 1 are in the last bin of the calibration
+    error. A broadcast's block is as long as what is sent.
     """
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
     analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
@@ -326,8 +327,11 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     again |= _read_dotted_field(values, "channel.options.time") == "round"
     follows, repeats = rate in ("mcs", "capacity"), _read_dotted_field(values, "air.repeat") is not False
     last, flops = values.get("finish", {}).get("kind"), values.get("network", {}).get("flops")
-    fresh = values["method"] == "repper" or last not in (None, ROUND, "svm", "lr")
-    fresh |= values["new_clients"] > 0 and last in (None, ROUND)
+    plain, alone = last in (None, ROUND), _read_dotted_field(values, "air.coverage") == "none"
+    fresh = (values["method"] == "repper" or values["new_clients"] > 0) if plain else last not in ("svm", "lr")
+    slow = "mobilenet" in _read_dotted_field(values, "model.encoder")
+    slow |= values["method"] == "perfedavg" and _read_dotted_field(values, "hyper.variant") == "hf"
+    extended = values["method"] in ("apfl", "fedrod", "feddbe")
     rows = values["method"] in ("fedproto", "fedgh", "fedpac", "fedcrl", "fedcosr")
     counts = {
         "air.parameters": (2 + fades) * analog,
@@ -335,14 +339,15 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
         "air.compress": int(rows and _read_dotted_field(values, "air.compress") == "quantise"),
         "channel.options.antennas": int(antennas > 1 and (follows or analog)),
         "model.snr_input": int(fresh and _read_dotted_field(values, "model.snr_input") is True),
-        "network.flops": int(flops is not None and "mobilenet" in _read_dotted_field(values, "model.encoder")),
+        "network.flops": int(flops is not None and slow),
         "train.metrics": int("ece" in (_read_dotted_field(values, "train.metrics") or ())),
         "train.patience": int((_read_dotted_field(values, "train.patience") or 0) >= 10),
         "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
         "channel.options.users": 2 * (users > 1),
         "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)) + (follows and again and repeats),
         "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog or lossy)),
-        "air.repeat": 2 * (_read_dotted_field(values, "air.repeat") is False),
+        "air.repeat": (2 + extended) * (not repeats),
+        "air.coverage": int(extended and alone),
     }
     return {name: n for name, n in counts.items() if n}
 

@@ -59,11 +59,11 @@ class LGFedAvg(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """Own encoders `[K, ...]` and head `[1, ...]` in `model`, and what comes before them.
+        """The State with `pretraining`: own encoders `[K, ...]` and head `[1, ...]` in `model`, and what comes before.
 
         Attributes:
             pretrained: FedAvg's last model.
-            taken: whether clients have taken it over, or go without it, bool `[]` on the host.
+            taken: whether clients have taken it over, bool `[]` on the host.
         """
 
         pretrained: Population
@@ -74,17 +74,19 @@ class LGFedAvg(FedAvg):
         if hyper.pretraining:
             self.averages = FedAvg.averages
 
-    def setup(self, world: World) -> LGFedAvg.State:
-        """Start from a common head, and from FedAvg's common weights."""
-        model, pretrained = (world.population(shared=part) for part in (Heads.averages, FedAvg.averages))
-        return self.State(model, pretrained, torch.tensor(not self.hyper.pretraining))
+    def setup(self, world: World) -> FedAvg.State:
+        """Start from a common head, and with `pretraining` from FedAvg's common weights."""
+        model = world.population(shared=Heads.averages)
+        if not self.hyper.pretraining:
+            return FedAvg.State(model)
+        return self.State(model, world.population(shared=FedAvg.averages), torch.tensor(False))
 
-    def round(self, state: LGFedAvg.State, world: World) -> LGFedAvg.State:
+    def round(self, state: FedAvg.State, world: World) -> FedAvg.State:
         """Carry out a round of FedAvg, or one of Algorithm 1: train locally, average the heads by p_k.
 
         In FedAvg's last round every client takes over its encoder and head.
         """
-        if state.taken:
+        if not isinstance(state, LGFedAvg.State) or state.taken:
             return Heads(self.hyper).round(state, world)
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
         if world.round < self.hyper.pretraining:
@@ -94,6 +96,8 @@ class LGFedAvg(FedAvg):
             model = model.put(some.take("encoder.", pretrained.select(some.ids)))
         return self.State(model.share(head), pretrained, torch.tensor(True))
 
-    def views(self, state: LGFedAvg.State, world: World) -> dict[str, View]:
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate `personal`: the clients' models, or FedAvg's while that goes on."""
-        return {"personal": View(state.model if state.taken else state.pretrained)}
+        if isinstance(state, LGFedAvg.State) and not state.taken:
+            return {"personal": View(state.pretrained)}
+        return {"personal": View(state.model)}

@@ -201,7 +201,7 @@ class Labels:
             label = self.methods.get(str(value)) or self.methods.get(method) or METHODS.get(method, method)
             return " ".join((label, *rest))
         shown = name_file(format_plain_value(value))
-        return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
+        return "none" if shown in ("None", "none") else shown + FIELDS.get(field, ("", ""))[1]
 
     def place(self, field: str, value: Any) -> str:
         """Name a value with its field, such as "SNR 9 dB"; a method is its name alone."""

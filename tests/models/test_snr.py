@@ -216,6 +216,7 @@ def test_off_is_the_run_that_there_was_and_on_is_another() -> None:
         ("fedavg", {"finish": {"kind": "round"}}, False),
         ("fedavg", {"finish": {"kind": "linear"}}, True),
         ("repper", {}, True),
+        ("repper", {"finish": {"kind": "svm"}}, False),
     ],
 )
 def test_runs_whose_fresh_heads_did_not_see_the_snr_are_others(

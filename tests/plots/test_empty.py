@@ -12,6 +12,7 @@ import semcom
 from semcom.config import run_hash
 from semcom.plots import Plot
 from semcom.plots.kinds import KINDS, name_empty, settle_kind
+from semcom.plots.points import EMPTY
 from semcom.runs.folder.arrays import write_arrays
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import drawn, kept
@@ -77,3 +78,7 @@ def test_a_panel_holds_what_has_no_value(divided: Study, kind: str) -> None:
         assert names == [["original", "as trained"]] * 2 and [len(axes.images) for axes in figure.axes] == [4, 4]
     _, figure = shown(divided, kind=kind, facet=SHOTS, at={"method": "fedavg", SHOTS: "None"})
     assert len(figure.axes) == 1
+
+
+def test_what_has_no_value_has_no_unit(divided: Study) -> None:
+    assert [divided.labels.value("channel.snr_db", value) for value in (None, EMPTY, 9.0)] == ["none", "none", "9 dB"]

@@ -230,7 +230,8 @@ class Folder:
             write_atomically(self.path / SUMMARY, format_summary(summary))
         keep = self.config.keep
         if "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep):
-            drop_checkpoints(self.path)
+            with self._writing(CHECKPOINT):
+                drop_checkpoints(self.path)
 
     def keep_weights(self) -> bool:
         """Write the weights of the last checkpoint if they alone are kept, and say whether any were written."""

@@ -40,7 +40,7 @@ class Checkpoints:
         self.written_at = time.monotonic()
 
     def find(self, progress: dict[str, Any]) -> dict[str, Any] | None:
-        """Read the newest checkpoint that is whole; None if there is none.
+        """Read the newest checkpoint that is whole; None if there is none, or if it is to be replaced.
 
         A damaged one is put aside, with a warning, if the one before it is whole.
 
@@ -50,7 +50,7 @@ class Checkpoints:
         Raises:
             RunError: none is whole, or it is of another run.
         """
-        if self.folder is None:
+        if self.folder is None or self.folder.again:
             return None
         newest, before = self.folder.path / CHECKPOINT, self.folder.path / PREVIOUS
         if not newest.exists():

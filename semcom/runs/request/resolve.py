@@ -24,7 +24,7 @@ from semcom.config import (
 )
 from semcom.config.checks import check_config, check_config_types
 from semcom.config.errors import show_value
-from semcom.config.options import check_options, read_option_default
+from semcom.config.options import check_options
 from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.air.links import build_link
@@ -134,9 +134,9 @@ def _resolve_setup(request: RunConfig) -> Setup:
 def _fill_features(config: Resolved) -> Resolved:
     """Fill in the number of features from a bandwidth ratio: d = 2 (k/n) n for pictures of n numbers.
 
-    Raises ConfigError for a text that is no ratio, for a d that is not whole and even, and for a given d beside it.
+    Raises ConfigError for a text that is no ratio, and for a d that is not whole and even.
     """
-    asked, given = config.model.bandwidth_ratio, config.model.features
+    asked = config.model.bandwidth_ratio
     if asked is None:
         return config
     ratio = _read_ratio(asked)
@@ -149,9 +149,6 @@ def _fill_features(config: Resolved) -> Resolved:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"
         near = Fraction(max(1, round(ratio * numbers)), numbers)
         raise ConfigError(f"model.bandwidth-ratio: {asked} gives {float(features):g} features; {d}; give {near}")
-    if given not in (read_option_default(config.model, "features"), features):
-        why = f"{given} is not taken beside model.bandwidth-ratio {asked}, which gives {features}; give one of them"
-        raise NoEffect(f"model.features: {why}", "model.bandwidth_ratio")
     model = dataclasses.replace(config.model, features=int(features), bandwidth_ratio=None)
     return dataclasses.replace(config, model=model)
 

@@ -138,9 +138,6 @@ class Loop:
         """Do the work of `run` that may fail to write files, and return the summary."""
         commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         with self.clock("setup"):
-            if self.folder and self.folder.again:
-                self._check_views()  # before the former run is gone
-                self.folder.clear()
             summary = self._resume()
         self.resumed = True
         if summary is not None:
@@ -317,18 +314,16 @@ class Loop:
         if content is not None:
             self.restore(content, self.folder.path if self.folder else None)
         else:
-            self._check_views()
+            with self.tally.uncounted():
+                check_evaluated_views(self.method, self.state, self.world)
         folder, round_ = self.folder, self.checkpoints.stored
+        if folder and folder.again:
+            folder.clear()
         begun = begin_or_recover(folder, round_, self.rounds, self.progress["lines"]) if folder else (None, [])
         summary, self.metrics = self.ranks.broadcast_object(begun)
         self.rounds = self.rounds if summary is None else summary["rounds"]
         digest_metrics(self.digest, *self.metrics)
         return summary
-
-    def _check_views(self) -> None:
-        """Raise ConfigError where the method has no models to test."""
-        with self.tally.uncounted():
-            check_evaluated_views(self.method, self.state, self.world)
 
     def restore(self, content: dict[str, Any], folder: Path | None) -> None:
         """Take over state and counters of a checkpoint, whose rows may lie in files of `folder`.

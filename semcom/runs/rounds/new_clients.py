@@ -44,14 +44,14 @@ def evaluate_new_clients(
     model = average_model_for_new_clients(world, view.population)
     session, draws = world.session, world.session.draws
     config = configure_new_clients(replace(world.config, chunk=session.chunk or "auto"))
-    shape = draws.task.shape
-    if world.extended or shape(newcomers) != shape(draws.federation):  # the file's head is none of theirs
+    shape, same = draws.task.shape, newcomers.classes == draws.federation.classes
+    if world.extended or not same or shape(newcomers) != shape(draws.federation):  # the file's head is none of theirs
         config = replace(config, model=replace(config.model, weights=None))
     joined = World(config, newcomers, draws.device, link, split=draws.split, clock=session.clock, team=session.team)
     joined.session.tally.begin(1)
     found = {}
     usual = joined.population(shared=("encoder.", "head."))
-    decides = view.scores is None and newcomers.classes == draws.federation.classes
+    decides = view.scores is None and same
     if decides and usual.named().keys() <= model.keys():  # FedRoD and FedDBE have other heads
         found["global"] = View(usual.share({name: model[name] for name in usual.named()}))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}

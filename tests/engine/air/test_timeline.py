@@ -70,11 +70,17 @@ def test_a_channel_of_a_group_has_to_do_with_its_group_alone(layer: nn.Module, p
 
 
 @pytest.mark.parametrize(
-    ("encoder", "flops", "changed"), [("mobilenet", 1e9, 1), ("mobilenet", None, 0), ("cnn", 1e9, 0)]
+    ("how", "changed"),
+    [
+        ({"encoder": "mobilenet", "network": {"flops": 1e9}}, 1),
+        ({"encoder": "mobilenet"}, 0),
+        ({"encoder": "cnn", "network": {"flops": 1e9}}, 0),
+        ({"method": "perfedavg", "hyper": {"variant": "hf"}, "network": {"flops": 1e9}}, 1),
+        ({"method": "perfedavg", "network": {"flops": 1e9}}, 0),
+    ],
 )
-def test_runs_whose_groups_took_longer_are_others(encoder: str, flops: float | None, changed: int) -> None:
-    config = semcom.resolve(worlds.request(encoder=encoder, network={} if flops is None else {"flops": flops}))
-    assert len(semcom.config.list_earlier_hashes(config)) == changed
+def test_runs_that_took_other_times_are_others(how: dict[str, Any], changed: int) -> None:
+    assert len(semcom.config.list_earlier_hashes(semcom.resolve(worlds.request(**how)))) == changed
 
 
 def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
