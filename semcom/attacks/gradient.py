@@ -23,7 +23,7 @@ from semcom.engine.host.keys import key_global_generator, keyed
 from semcom.engine.store.population import in_part
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.runs.result.module import UnitPower
+from semcom.runs.result.module import Noisy, UnitPower
 from semcom.runs.result.result import Result
 
 RATE = 0.1
@@ -65,7 +65,11 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
         dtype = next(model.parameters()).dtype
         images, labels = federation.gather(index, dtype).cpu(), federation.labels.cpu()[index]
         through = result.module(victim, view, link=True) if result.config.train.through_link else model
-        names = [name for name, _ in model.named_parameters() if in_part(name, method.averages)]
+        if isinstance(through.between, Noisy):  # the update is of training, whatever tests meet
+            through.between.snr_db = float(result.world.session.draws.snr_db("up", np.array([victim]))[0])
+        names = [n for n, p in model.named_parameters() if p.requires_grad and in_part(n, method.averages)]
+        if not names:
+            raise ConfigError("kind: gradient is about models that go up, and all that this run would send is frozen")
         with key_global_generator(wanted.seed, "update", victim):
             sent = compute_gradient(through, names, images, labels, again=False)
         if isinstance(model.between, UnitPower):

@@ -14,6 +14,7 @@ import torch
 
 from semcom.attacks.known import choose_known_images
 from semcom.config import ConfigError
+from semcom.engine.train.view import View, infer_in_view
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.result.result import Result
@@ -80,10 +81,10 @@ def infer_labels(
         has = owned[victim] if method.tells else np.ones(classes, dtype=bool)
         if method.split or method.tells == "counts":
             found = truth
-        elif any(not part or part.startswith("head.") for part in method.averages):
+        elif _sends_head(result, method, view):
             if confusion is None:
                 confusion = _estimate_confusion(result, victims, mine.index, view)
-            p = result.decode(victim, federation.images[index], view).double().softmax(-1).mean(0).numpy()
+            p = _answer_in_training(result, victim, federation.images[index], view).mean(0).numpy()
             found = solve_shares(p - truth, confusion, has)
         else:
             found = guess if not method.tells else has / has.sum()
@@ -102,11 +103,29 @@ def count_shares(labels: torch.Tensor, classes: int) -> np.ndarray:
     return (torch.bincount(labels, minlength=classes).double() / len(labels)).numpy()
 
 
+def _sends_head(result: Result, method: Method, view: str | None) -> bool:
+    """Check whether parameters of the classifier go up: what is frozen does not."""
+    moving = _find_view(result, view).population.moving(method.averages)
+    parts = (moving,) if isinstance(moving, str) else moving
+    return any(not part or part.startswith("head.") for part in parts)
+
+
+def _answer_in_training(result: Result, client: int, images: torch.Tensor, view: str | None) -> torch.Tensor:
+    """Compute the probabilities of classes, `[b, C]`, over the link and at the SNR of training."""
+    session, chosen = result.world.session, _find_view(result, view)
+    heard = infer_in_view(session, chosen, client, images, None, session.draws.training_link)
+    return torch.cat([chosen.answer(each)[0] for each in heard]).cpu().double().softmax(-1)
+
+
+def _find_view(result: Result, view: str | None) -> View:
+    return result.views[view or next(iter(result.views))]
+
+
 def _estimate_confusion(result: Result, victims: np.ndarray, index: torch.Tensor, view: str | None) -> np.ndarray:
     """Estimate P on the attacker's images, by the model of somebody who is no victim, if there is anybody."""
     others = np.setdiff1d(result.clients, victims)
     by = int(others[0]) if len(others) else int(victims[0])
     labels = result.federation.labels.cpu()[index]
-    p = result.decode(by, result.federation.images.cpu()[index], view).double().softmax(-1)
+    p = _answer_in_training(result, by, result.federation.images.cpu()[index], view)
     columns = [p[labels == c].mean(0) if bool((labels == c).any()) else p.mean(0) for c in range(p.shape[1])]
     return torch.stack(columns, 1).numpy()

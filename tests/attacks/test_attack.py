@@ -18,7 +18,7 @@ from semcom.attacks.invert import compare_images, fit_linear
 from semcom.attacks.known import choose_known_images
 from semcom.attacks.labels import compute_variation, solve_shares
 from semcom.attacks.listen import Ear, make_key
-from semcom.attacks.member import compute_area
+from semcom.attacks.member import compute_area, compute_variance_of_mean
 from semcom.attacks.options import Attack, Secret
 from semcom.channels.power import normalise_power
 from semcom.cli.main import main
@@ -52,7 +52,8 @@ def blind(channels: int, features: int) -> nn.Module:
 
 def victim(out: Path, encoder: str, features: int, method: str = "local", **more: Any) -> Path:
     """A run of four clients that hardly learns, on bars of 8x8 pixels."""
-    fields = {"data": {"name": "test-bars", "size": 8}, "partition": {"ways": 2, "shots": 5}, "out": str(out)}
+    partition = {"ways": 2, "shots": 5, **more.pop("partition", {})}
+    fields = {"data": {"name": "test-bars", "size": 8}, "partition": partition, "out": str(out)}
     train = {"rounds": 1, "lr": 1e-12, "batch_size": 4, **more.pop("train", {})}
     model = {"features": features, "init": "client" if method == "local" else "common"}
     semcom.run(worlds.settings(method, encoder, 4, **fields, train=train, model=model, **more))
@@ -146,6 +147,42 @@ def test_areas_are_those_of_scikit_learn_and_their_variance_that_of_drawing_agai
         areas.append(found.auc)
         told.append(found.variance)
     assert np.mean(told) == pytest.approx(np.var(areas), rel=0.2)  # of 400 the variance is known to 7 %
+
+
+def test_images_that_clients_share_make_no_second_sample() -> None:
+    rng = np.random.default_rng(0)
+    one = compute_area(rng.normal(0.7, 1, 60), rng.normal(0, 1, 40))
+    mine, others, shared = (np.arange(100), np.arange(100, 200)), np.arange(300, 360), np.arange(400, 440)
+    assert compute_variance_of_mean([one], [(others, shared)]) == pytest.approx(one.variance)
+    assert compute_variance_of_mean([one, one], [(others, shared)] * 2) == pytest.approx(one.variance)
+    apart = [(others, shared), (mine[0][:60], mine[1][:40])]
+    assert compute_variance_of_mean([one, one], apart) == pytest.approx(one.variance / 2)
+
+
+def test_members_and_others_meet_the_same_fades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They pass in one go and mixed: the gain of a pass, or of a batch of it, is that of both."""
+    channel = {"kind": "rayleigh", "coherence": "round", "snr_db": 10.0}
+    folder = victim(tmp_path, "test-conv", 8, method="fedavg", channel=channel)
+    federation, passes, decode = semcom.load(folder).federation, list[torch.Tensor](), Result.decode
+
+    def note(self: Result, client: int, images: torch.Tensor, view: str | None = None) -> torch.Tensor:
+        passes.append(images)
+        return decode(self, client, images, view)
+
+    monkeypatch.setattr(Result, "decode", note)
+    semcom.attack(folder, kind="member", clients=1)
+    (sent,) = passes
+    mine, others = (federation.images[table[0]] for table in (federation.train, federation.test))
+    assert len(sent) == len(mine) + len(others) and not torch.equal(sent[: len(mine)], mine)
+
+
+def test_classes_that_a_client_never_saw_make_no_others(tmp_path: Path) -> None:
+    train = {"rounds": 60, "lr": 0.03, "batch_size": 4, "eval_every": 60}
+    found = []
+    for classes in ("own", "all"):
+        more = {"train": train, "channel": {"kind": "none"}, "partition": {"test_classes": classes}}
+        found.append(semcom.attack(victim(tmp_path / classes, "test-pixels", 64, **more), kind="member").numbers["auc"])
+    assert found[0] == pytest.approx(found[1])
 
 
 def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_path: Path) -> None:
@@ -400,3 +437,27 @@ def test_figures_of_attacks(tmp_path: Path) -> None:
     assert name_field("leak.eavesdropper-0dB.psnr") == "PSNR of rebuilt images, eavesdropper at 0 dB (dB)"
     with pytest.raises(ConfigError, match="has no rebuilt images; call semcom attack for it first"):
         semcom.plot(victim(tmp_path / "plain", "test-conv", 8), semcom.Plot(kind="leak"), out=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "labels"])
+def test_an_update_is_of_training_whatever_tests_meet(tmp_path: Path, kind: str) -> None:
+    few = {"steps": 5} if kind == "gradient" else {}
+    found = []
+    for name, tests in (("a", None), ("b", "-10,20")):
+        channel = {"kind": "awgn", "snr_db": 20.0, "test_snr_db": tests}
+        folder = victim(tmp_path / name, "test-conv", 8, method="fedavg", channel=channel)
+        found.append(semcom.attack(folder, kind=kind, clients=1, **few).numbers)
+    assert found[0] == found[1]
+
+
+def test_what_is_frozen_goes_up_in_no_update(tmp_path: Path) -> None:
+    """Of a frozen encoder the head's gradient is left, of a frozen head nothing that tells the shares of classes."""
+    folders = (
+        victim(tmp_path / part, "test-conv", 8, method="fedavg", train={"lr_parts": [f"{part}=0"]})
+        for part in ("encoder", "head")
+    )
+    gradient, labels = (
+        semcom.attack(folder, kind=kind, clients=1, **few).numbers
+        for folder, kind, few in zip(folders, ("gradient", "labels"), ({"steps": 5}, {}), strict=True)
+    )
+    assert math.isfinite(gradient["psnr"]) and labels["label"] == labels["label_guess"]
