@@ -29,8 +29,8 @@ from torch.nn import functional
 LOG = logging.getLogger(__name__)
 SHORTEST, LONGEST = 12, 8448
 """Information bits of a codeword."""
-LONGEST_SLOW, SLOW_RATE = 3840, 1 / 4
-"""Most information bits up to code rate 1/4: those of the smaller one of 5G's two base graphs."""
+LONGEST_SLOW, SLOW_RATE = 3824, 1 / 3
+"""Most information bits up to code rate 1/3: those of 5G's smaller base graph; the other has no such rate."""
 LOWEST_RATE, HIGHEST_RATE = 1 / 5, 948 / 1024
 """Code rates: the lowest of Sionna's encoder, the highest of 5G."""
 ROUNDS, ITERATIONS = 8, 3

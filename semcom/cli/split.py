@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from semcom.cli import flags
 from semcom.cli.fields import is_dataclass_record
 from semcom.cli.printing import format_split_table
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
-from semcom.config.options import spell_option
+from semcom.config.options import read_option_default, spell_option
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.load import load_dataset, read_dataset
 from semcom.data.partitions import partition_dataset
@@ -102,9 +103,23 @@ def carry_out_split(wanted: SplitFlags) -> None:
         dataset, made = _read_pfllib(wanted.from_pfllib, config)
     out = write_split(os.path.expanduser(wanted.out), made, dataset)
     say(format_split_table(made, dataset.labels, dataset.classes))
-    data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
-    flags = f"{data} --clients {len(made.train)} --seed {wanted.seed} --partition.kind file --partition.path {out}"
-    say(f"written to {out}: {flags}")
+    divided = ["--clients", len(made.train), "--seed", wanted.seed, "--partition.kind", "file", "--partition.path", out]
+    plugins = [word for plugin in wanted.plugins for word in ("--plugin", plugin)]
+    say(f"written to {out}: {shlex.join(map(str, [*_spell_data(wanted.data), *divided, *plugins]))}")
+
+
+def _spell_data(data: DataConfig) -> list[str]:
+    """Spell the flags of a dataset: its name, its root, and those of its own options that are not the default."""
+    words = ["--data.name", data.name, *(["--data.root", data.root] if data.root else [])]
+    for name, value in vars(data.options).items():
+        if value == read_option_default(data.options, name):
+            continue
+        flag = spell_option(name)
+        if isinstance(value, bool):
+            words.append(f"--data.{flag}" if value else f"--data.no-{flag}")
+        else:
+            words += [f"--data.{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return words
 
 
 def _read_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:

@@ -287,16 +287,18 @@ def _note_on_partition(finding: str) -> None:
 def draw_pathological_counts(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
     """Give client k a share of `classes` random classes; a class is divided equally among its owners.
 
-    Every class has floor or ceil of K * classes / C owners, so all samples are dealt if K * classes >= C. Otherwise
-    some classes have no owner.
+    Each of the C classes with samples has floor or ceil of K * classes / C owners, so all samples are dealt if
+    K * classes >= C. Otherwise some of them have no owner.
 
     Raises ConfigError for more classes than the dataset has, or a class with fewer samples than owners.
     """
-    if classes > len(stock):
-        raise ConfigError(f"partition.classes: {classes} is more than the {len(stock)} classes of the dataset")
-    least, extra = divmod(clients * classes, len(stock))
-    owners = np.full(len(stock), least)
-    owners[rng.permutation(len(stock))[:extra]] += 1
+    there = np.flatnonzero(stock)
+    if classes > len(there):
+        raise ConfigError(f"partition.classes: {classes} is more than the {len(there)} classes with samples")
+    least, extra = divmod(clients * classes, len(there))
+    owners = np.zeros(len(stock), dtype=np.int64)
+    owners[there] = least
+    owners[there[rng.permutation(len(there))[:extra]]] += 1
     short = np.flatnonzero(stock < owners)
     if len(short):
         c = int(short[0])

@@ -45,6 +45,8 @@ class Dataset:
     """int64 `[N]`, the owner of each sample, such as a writer or a domain (None: unknown)."""
     sides: Indices | None = None
     """int64 `[N, 2]`, height and width of each picture, centred in its image within a border (None: no border)."""
+    noisy: bool = False
+    """True if noise is on the images, whose power would change with their size."""
 
     def __post_init__(self) -> None:
         count, shape, kind = len(self.images), self.images.shape, self.images.dtype

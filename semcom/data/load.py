@@ -12,7 +12,7 @@ import numpy as np
 from semcom.channels.registry import describe_unknown_name
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
-from semcom.data.dataset import Dataset, Indices, require_of_dataset
+from semcom.data.dataset import SIDE, Dataset, Indices, require_of_dataset
 from semcom.data.federation import count_numbers
 from semcom.data.readers import fit_images, read_folder, read_npz
 from semcom.data.registry import DATASETS
@@ -20,14 +20,24 @@ from semcom.files import resolve_file
 
 
 def load_dataset(config: DataConfig) -> Dataset:
-    """Load the dataset of a run, with images that fit into a square of `config.size`. Errors: `read_dataset`."""
+    """Load the dataset of a run, with images that fit into a square of `config.size`.
+
+    Errors: `read_dataset` and `resize_dataset`.
+    """
     return resize_dataset(read_dataset(config), config.size)
 
 
 def resize_dataset(dataset: Dataset, size: int) -> Dataset:
-    """Resize the images of a dataset for a square of `size` pixels a side; other inputs stay unchanged."""
+    """Resize the images of a dataset for a square of `size` pixels a side; other inputs stay unchanged.
+
+    Raises ConfigError for images with noise on them that would be resized: their SNR would not be what was asked for.
+    """
     if not dataset.pictured:
         return dataset
+    sides = dataset.images.shape[2:]
+    if dataset.noisy and fit_images(dataset.images[:1], size).shape[2:] != sides:
+        kept = f"give {max(SIDE, *sides)}, at which images stay as they are"
+        raise ConfigError(f"data.size: {size} would resize {dataset.name!r}, and change the SNR of its images; {kept}")
     images = fit_images(dataset.images, size)
     return replace(dataset, images=images, sides=_fit_sides(dataset, images.shape[-1]))
 

@@ -51,7 +51,8 @@ class Noisy:
         clean = read_dataset(DataConfig(name=of, root=root))
         if not clean.pictured:
             raise ConfigError(f"data.options.of: {of!r} holds no images to put noise on")
-        return replace(clean, name=f"noisy {of}", images=add_noise(clean.images, clean.train_size, snr_db))
+        images = add_noise(clean.images, clean.train_size, snr_db)
+        return replace(clean, name=f"noisy {of}", images=images, noisy=True)
 
 
 def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:

@@ -198,12 +198,14 @@ class Place(Divided):
             require("size", self.size, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw a field for each class, and count by the shares that follow from its values at the clients' places."""
+        """Draw a field for each class with images, and count by the shares that it gives at the clients' places."""
         o, scene = self.options, read_scene(self.options.scene)
         if clients > scene.clients:
             raise ConfigError(f"partition.scene: {scene.clients} clients are in it, {clients} in the run")
-        fields = counts.draw_fields(scene.places_m[:clients, 0, :2], o.length_m, len(stock), rng)
-        return counts.count_by_shares(stock, counts.convert_to_shares(fields, o.beta), o.size, rng)
+        table, there = np.zeros((clients, len(stock)), dtype=np.int64), np.flatnonzero(stock)
+        fields = counts.draw_fields(scene.places_m[:clients, 0, :2], o.length_m, len(there), rng)
+        table[:, there] = counts.count_by_shares(stock[there], counts.convert_to_shares(fields, o.beta), o.size, rng)
+        return table
 
 
 class Dirichlet(Divided):
@@ -307,6 +309,9 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
         if not any(len(indices) for indices in validation):
             none = f"{config.validation} sets nothing aside, as each client has one training image"
             raise ConfigError(f"partition.validation: {none}; give clients more")
+        if np.isin(np.concatenate(validation), np.concatenate(train)).any():  # a file's clients may share images
+            shared = f"{config.validation} sets images aside that other clients of {config.kind!r} train on"
+            raise ConfigError(f"partition.validation: {shared}; leave it out; a file may list validation_0, ... itself")
     split = divider.reduce(Split(train, split.test, validation), dataset.labels, rng)
     return Split(*(tuple(np.sort(a) for a in lists) for lists in (split.train, split.test, split.validation)))
 

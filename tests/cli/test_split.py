@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from semcom.cli import main as cli
+from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import DataConfig, PartitionConfig
 from semcom.data.load import load_dataset
 from semcom.data.partitions import partition_dataset
+from semcom.data.registry import DATASETS
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,47 @@ def test_what_is_written_is_what_training_draws(capsys: pytest.CaptureFixture[st
         assert lines[1 + client].split() == [str(number) for number in (client, *sizes, *each)]
     flags = "--data.name digits --clients 3 --seed 5 --partition.kind file --partition.path mine/split.npz"
     assert lines[4:] == [f"written to mine/split.npz: {flags}"]
+
+
+OWN = """
+from dataclasses import dataclass
+from semcom import DATASETS
+from semcom.data.sources import digits
+
+@DATASETS.register("own-digits")
+class Own:
+    @dataclass(frozen=True)
+    class Options:
+        grey: bool = False
+        many: tuple[int, ...] = (1,)
+        word: str | None = "a"
+        usual: int = 3
+
+    def __init__(self, options):
+        self.options = options
+
+    def __call__(self, root=None):
+        return digits(root)
+"""
+
+
+def test_the_printed_flags_hold_the_data_s_own_options_and_plugins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DATASETS, "_added", dict(DATASETS._added))
+    Path("own.py").write_text(OWN)
+    for given in (
+        "--data.name noisy --data.of digits --data.snr-db -3.25",
+        "--plugin own.py --data.name own-digits --data.grey --data.many 3 4 --data.word none",
+    ):
+        wanted = f"{given} --clients 2"
+        said = told(capsys, f"split {wanted} --out split.npz")[-1].removeprefix("written to split.npz: ")
+        Path("split.npz").unlink()
+        parsed, again = (
+            read_train_flags(read_early_flags(f"local {line}".split(), config=True)) for line in (wanted, said)
+        )
+        assert parsed.data == again.data != DataConfig() and parsed.plugins == again.plugins
+        assert "usual" not in said and again.partition.kind == "file"
 
 
 def test_a_run_on_the_file_is_the_run_on_what_was_drawn(capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,6 +192,18 @@ def test_pathological_clients_own_their_classes(seed: int, clients: int, classes
         assert not len(shares) or shares.max() - shares.min() <= 1
 
 
+def test_pathological_deals_the_classes_that_have_samples() -> None:
+    """As without the two that have none, for every seed."""
+    stock, there = np.array([0, 40, 37, 0, 60]), np.array([1, 2, 4])
+    for seed in range(10):
+        found, alone = (
+            counts.draw_pathological_counts(given, 4, 2, np.random.default_rng(seed)) for given in (stock, stock[there])
+        )
+        assert found[:, there].tolist() == alone.tolist() and found.sum() == stock.sum()
+    with refuses("partition.classes", "3 classes"):
+        counts.draw_pathological_counts(stock, 4, 4, np.random.default_rng(0))
+
+
 def test_pathological_favours_no_class() -> None:
     """3 clients x 2 classes = 6 places for 5 classes: each of them gets the second owner at some time."""
     seeds = (np.random.default_rng(seed) for seed in range(40))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import semcom
 from semcom.config import DataConfig, run_hash
 from semcom.data.load import load_dataset
 from semcom.data.noisy import add_noise
+from tests.refusals import refuses
 
 
 def power_left(deviation: float, grey: int) -> float:
@@ -49,6 +52,19 @@ def test_a_noisy_dataset_is_the_other_one_but_for_its_images() -> None:
     assert (noisy.name, noisy.train_size, noisy.classes) == ("noisy digits", clean.train_size, clean.classes)
     assert np.array_equal(noisy.labels, clean.labels)
     assert np.array_equal(noisy.images, add_noise(clean.images, clean.train_size, 3.0))
+
+
+def test_a_size_that_would_change_the_noise_is_refused(tmp_path: Path) -> None:
+    """Images of 28 x 28 stay as they are at 32, within a border, and at 28."""
+    images = np.random.default_rng(0).integers(0, 256, (6, 28, 28), dtype=np.uint8)
+    half = {"x": images[:3], "y": np.arange(3)}
+    np.savez(tmp_path / "mnist.npz", **{f"{key}_{part}": half[key] for key in half for part in ("train", "test")})
+    config = DataConfig("noisy", str(tmp_path), {"of": "mnist"})
+    for size in (28, 32):
+        assert load_dataset(replace(config, size=size)).images.shape[2:] == (28, 28)
+    for size in (16, 64):
+        with refuses("data.size", size, "give 32"):
+            load_dataset(replace(config, size=size))
 
 
 def test_its_options_are_in_the_hash() -> None:

@@ -288,6 +288,16 @@ def test_what_one_client_learns_from_is_no_test_of_another(tmp_path: Path) -> No
             partition_dataset(EVEN, divided(kind="file", path=path), 2, 0)
 
 
+def test_what_clients_share_is_not_set_aside_for_validation(tmp_path: Path) -> None:
+    path, lists = str(tmp_path / "split.npz"), {"train_0": [0, 1, 2, 3], "test_0": [300], "test_1": [301]}
+    config = divided(kind="file", path=path, validation=0.5)
+    np.savez(path, **lists, train_1=[4, 5, 6, 7])
+    check_disjoint(partition_dataset(EVEN, config, 2, 0), EVEN)
+    np.savez(path, **lists, train_1=[0, 1, 2, 3, 4])
+    with refuses("partition.validation", 0.5, "train on"):
+        partition_dataset(EVEN, config, 2, 0)
+
+
 def test_a_partition_of_ones_own_that_tests_on_training_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Leaky(Partition):
         def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
@@ -389,6 +399,13 @@ def test_neighbours_of_a_scene_see_the_same_classes() -> None:
     assert stats.spearmanr(apart, unlike).statistic > 0.5
     same = shares_of(divided(kind="place", scene="munich-20", length_m=np.inf, beta=0.3), 0)
     assert (same == same[0]).all()
+
+
+def test_places_deal_the_classes_that_have_images() -> None:
+    config = divided(kind="place", scene="munich-20", length_m=60.0, beta=10.0)
+    gaps, plain = toy([200, 0, 200], [10, 0, 10]), toy([200, 200], [10, 10])
+    found, alone = ([len(own) for own in partition_dataset(data, config, 4, 0).train] for data in (gaps, plain))
+    assert found == alone and min(found) > 0
 
 
 def shares_of(config: PartitionConfig, seed: int) -> np.ndarray:

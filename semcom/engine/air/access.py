@@ -141,14 +141,15 @@ class Superposed(Access):
             bounded = {} if rms is None else {"rms": rms}
             error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares, **bounded)
             if sent is not None:
-                silent.append(1 - sent)
+                silent.append((1 - sent).mean(1, keepdim=True) * -(-mean[tensor].numel() // 2))
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if self._loads:
             symbols = sum(n for n, _ in self._loads)
             loads = torch.stack([n / symbols * each.sum() for n, each in self._loads]).sum()
             self.air.owe(float(self._find_cost(pop, part).energy[0]), loads - len(ids))
         if silent:
-            self.air.report("cut-off", cut := torch.cat(silent, 1).mean(1))
+            symbols = sum(-(-mean[n].numel() // 2) for n in uncoded)
+            self.air.report("cut-off", cut := torch.cat(silent, 1).sum(1) / symbols)
             arrivals = self.air.arrivals
             if arrivals.sure:  # otherwise these are among the transmissions that it has counted
                 arrivals.losses.add(MEANT, ids.tolist())

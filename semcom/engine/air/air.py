@@ -30,6 +30,7 @@ from semcom.channels.link import Cost
 from semcom.channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
+from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.rates import Direction
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PRIVACY, RATES
 from semcom.engine.air.timeline import Timeline
@@ -300,8 +301,7 @@ class Air:
         each = zip(pop.spread(part).stacks(), pop.cohorts, map_update_starts(since, pop), strict=True)
         for c, sent, start in each:
             arrived, common = {}, {*sent.common} if direction == "down" else {*()}
-            # Noise could turn BatchNorm's running variance negative, so that arrives without errors.
-            for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
+            for n in [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]:
                 received, missed = start(n)
                 update = c.tensors[n] - received
                 error = self.uncoded.draw_error(direction, name + n, update, c.ids, broadcast=n in common)

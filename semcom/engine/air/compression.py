@@ -27,7 +27,10 @@ Count = TypeVar("Count", int, np.ndarray)
 
 
 def is_compressed(name: str, tensor: Tensor) -> bool:
-    """Check that a model's tensor may be compressed: BatchNorm's running variance could turn negative."""
+    """Check that a model's tensor may be compressed, or be sent with noise.
+
+    BatchNorm's running variance could turn negative, and whole numbers, such as an index table, are no numbers then.
+    """
     return tensor.is_floating_point() and not name.endswith("running_var")
 
 

@@ -265,6 +265,7 @@ def test_shannon_s_limit(modulation, bits):
         (8, 32, 4, (1, 13, 64)),
         (20000, 4096, 256, (3, 6667, 10920)),
         (4, 4, 16, (1, 12, 16)),
+        (4158, 6912, 4, (2, 2079, 6912)),  # rate 0.30, at which the larger base graph has no code
     ],
 )
 def test_codewords_keep_to_the_limits_of_ldpc(bits, uses, modulation, words):

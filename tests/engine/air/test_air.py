@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from semcom.engine.air.access import Superposed
 from semcom.engine.store.population import Population, average
 from semcom.engine.world import World
+from semcom.models.registry import ENCODERS
 from tests import worlds
 from tests.engine.visits import task
 from tests.methods import arms
@@ -455,6 +457,42 @@ def test_what_is_cut_off_is_reported() -> None:
     arms.rounds(w)
     cut = w.session.tally.log["cut-off"]
     assert cut.shape == (40,) and float(cut.mean()) == pytest.approx(1 - math.exp(-0.1), abs=0.02)
+
+
+def test_what_is_cut_off_counts_by_its_numbers() -> None:
+    """A fade lasts for a tensor, so the part that a client omits is that of some tensors' symbols."""
+    w = worlds.world("fedavg", (4,) * 40, air=SUPERPOSED, channel={"kind": "rayleigh"})
+    arms.rounds(w)
+    sent = {n: t for n, t in w.population().cohorts[0].tensors.items() if not n.endswith("running_var")}
+    symbols = np.array([math.ceil(t[0].numel() / 2) for t in sent.values()])
+    some = np.array(list(itertools.product((0, 1), repeat=len(symbols)))) @ symbols / symbols.sum()
+    cut = w.session.tally.log["cut-off"].cpu().numpy()
+    assert np.abs(cut[:, None] - some).min(1).max() < 1e-6 and len(set(cut.tolist())) > 1
+
+
+@ENCODERS.register("test-indexed")
+def indexed(channels: int, features: int) -> nn.Module:
+    """Looks its bias up by a table of whole numbers, as Swin does."""
+
+    class Indexed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.bias = nn.Linear(channels, features), nn.Parameter(torch.zeros(features))
+            self.register_buffer("index", torch.arange(features).flip(0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x.mean((2, 3))) + self.bias[self.index]
+
+    return Indexed()
+
+
+@pytest.mark.parametrize("access", ["orthogonal", "superposed"])
+def test_whole_numbers_arrive_as_they_are(access: str) -> None:
+    air = {"parameters": "analog", "access": access}
+    w = worlds.world("fedavg", SIZES, encoder="test-indexed", air=air, channel={"snr_db": 0.0})
+    state = arms.rounds(w)[-1]
+    (table,) = (t for n, t in state.model.named().items() if n == "encoder.index")
+    assert table.dtype == torch.int64 and torch.equal(table[0], table[0].sort(descending=True).values)
 
 
 def test_mini_batches_and_models_take_whole_slots() -> None:
