@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import stat
 from collections.abc import Callable, Mapping
 from io import BufferedReader, BytesIO
@@ -57,7 +56,8 @@ def write_atomically(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.randbits(63)}.part")  # containers share process numbers
+    mark = int.from_bytes(os.urandom(8), "big")  # containers share process numbers
+    temporary = path.with_name(f".{path.name}.{mark}.part")
     try:
         with temporary.open("wb") as file:
             if callable(content):

@@ -263,12 +263,17 @@ def _find_view(method: str) -> str | None:
 
 def _is_guess(run: Stored, view: str | None, metric: str) -> bool:
     """Check whether the accuracy that is compared is that of guessing."""
-    summary = run.summary or {}
-    joined = summary.get("new_clients", {})
-    of = joined.get("global", joined.get("head")) or summary.get("views", {}).get(view or run.headline, {})
-    accuracy = of.get("accuracy") if joined else read_compared_value(run, view, metric)
+    joined = _find_joined(run)
+    of = joined or (run.summary or {}).get("views", {}).get(view or run.headline, {})
+    accuracy = joined.get("accuracy") if joined else read_compared_value(run, view, metric)
     classes = CLASSES.get(str(run.fields.get("data.name")))
     return accuracy is not None and is_guess(accuracy, of.get("clients", []), classes)
+
+
+def _find_joined(run: Stored) -> Mapping[str, Any]:
+    """Find the numbers of clients that join at the end: with the global model, or with own heads; {} without any."""
+    joined = (run.summary or {}).get("new_clients", {})
+    return joined.get("global", joined.get("head", {}))
 
 
 def _has_last_stage(run: Stored) -> bool:
@@ -297,10 +302,9 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
     if part is not None:
         return _read_number_of_part(run, view, metric, *part)
     summary, headline = run.summary or {}, view or run.headline
-    joined = summary.get("new_clients", {})
     found: float | None
-    if metric in ("accuracy", END) and joined:
-        found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
+    if metric in ("accuracy", END) and (joined := _find_joined(run)):
+        found = 100 * joined["accuracy"]
     elif metric in PERCENT:
         found = 100 * read_compared_value(run, view, metric)
     elif metric == "roughness":

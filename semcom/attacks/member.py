@@ -12,29 +12,28 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from semcom.config import ConfigError
+from semcom.data.federation import Federation
 from semcom.engine.host.keys import keyed
 from semcom.runs.result.result import Result
 
 
 class Area(NamedTuple):
-    """An area under a ROC curve, and the variance of its estimate.
+    """An area under a ROC curve, and what its variance follows from.
 
     Attributes:
-        auc, variance: of the area.
+        auc: the area.
         shares: of each member the part of the others that it is above, and of each other one that of the members.
     """
 
     auc: float
-    variance: float
     shares: tuple[np.ndarray, np.ndarray]
 
 
 def compute_area(members: np.ndarray, others: np.ndarray) -> Area:
     """Compute the area under the ROC curve of scores, larger for members, with ties counted half.
-
-    Its variance is that of DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988).
 
     Example:
         >>> import numpy as np
@@ -46,11 +45,13 @@ def compute_area(members: np.ndarray, others: np.ndarray) -> Area:
 
     m, ranks = len(members), rankdata(np.concatenate([members, others]))
     shares = (ranks[:m] - rankdata(members)) / len(others), (ranks[m:] - rankdata(others)) / m
-    return Area(float(shares[0].mean()), float(sum(np.var(of, ddof=1) / len(of) for of in shares)), shares)
+    return Area(float(shares[0].mean()), shares)
 
 
 def compute_variance_of_mean(areas: Sequence[Area], images: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     """Compute the variance of the mean of areas, with the terms of an image that several share taken together.
+
+    That of one area is DeLong, DeLong and Clarke-Pearson's (Biometrics 44, 1988).
 
     Args:
         areas: of each client.
@@ -76,22 +77,27 @@ def infer_membership(result: Result, victims: np.ndarray, view: str | None = Non
     """
     if not result.world.session.draws.task.classifies:
         raise ConfigError(f"kind: member is about the losses of classes, and the task is {result.config.task}")
-    federation, areas, images = result.federation, list[Area](), list[tuple[np.ndarray, np.ndarray]]()
-    for victim in victims.tolist():
-        owned, tests = torch.from_numpy(federation.owned[victim]), federation.test[victim].cpu()
-        sides = federation.train[victim].cpu(), tests[owned[federation.labels.cpu()[tests]]]
-        if min(map(len, sides)) < 2:
-            raise ConfigError(
-                f"clients: client {victim} has fewer than two training or test images of its classes; none follows"
-            )
+    federation, areas = result.federation, list[Area]()
+    images = {victim: _list_images(federation, victim) for victim in victims.tolist()}
+    if small := [victim for victim, sides in images.items() if min(map(len, sides)) < 2]:
+        raise ConfigError(
+            f"clients: client {small[0]} has fewer than two training or test images of its classes; none follows"
+        )
+    for victim, sides in images.items():
         index = torch.cat(sides)
         # In one pass and mixed, so that both meet the same fades.
         order = torch.randperm(len(index), generator=keyed(victim, "member"))
         scores = torch.empty(len(index), len(federation.classes), dtype=torch.float64)
-        scores[order] = result.decode(victim, federation.images.cpu()[index[order]], view).double()
+        scores[order] = result.decode(victim, federation.images[index[order]], view).double()
         losses = torch.nn.functional.cross_entropy(scores, federation.labels.cpu()[index], reduction="none")
         found = torch.split(-losses, [len(side) for side in sides])
         areas.append(compute_area(found[0].numpy(), found[1].numpy()))
-        images.append((sides[0].numpy(), sides[1].numpy()))
-    mean, half = float(np.mean([each.auc for each in areas])), 1.96 * compute_variance_of_mean(areas, images) ** 0.5
+    numbers = [(members.numpy(), others.numpy()) for members, others in images.values()]
+    mean, half = float(np.mean([each.auc for each in areas])), 1.96 * compute_variance_of_mean(areas, numbers) ** 0.5
     return {"auc": mean, "auc_low": max(0.0, mean - half), "auc_high": min(1.0, mean + half)}
+
+
+def _list_images(federation: Federation, victim: int) -> tuple[Tensor, Tensor]:
+    """List the numbers of a client's training images, and of its test images of classes that it has."""
+    tests, owned = federation.test[victim].cpu(), torch.from_numpy(federation.owned[victim])
+    return federation.train[victim].cpu(), tests[owned[federation.labels.cpu()[tests]]]

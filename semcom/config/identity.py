@@ -320,15 +320,15 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
     analog, part = _read_dotted_field(values, "air.parameters") == "analog", values["train"]["participation"]
     lossy = _read_dotted_field(values, "air.compress") not in (None, "none")
-    lossy |= _read_dotted_field(values, "air.coverage") not in (None, "repetition")
+    lossy |= (coverage := _read_dotted_field(values, "air.coverage")) not in (None, "repetition")
     fades = kind not in ("none", "ideal", "awgn") and _read_dotted_field(values, "channel.options.fading") != "awgn"
     users, antennas = ((_read_dotted_field(values, f"channel.options.{name}") or 1) for name in ("users", "antennas"))
     again = _read_dotted_field(values, "channel.options.round_doppler") is not None
     again |= _read_dotted_field(values, "channel.options.time") == "round"
     follows, repeats = rate in ("mcs", "capacity"), _read_dotted_field(values, "air.repeat") is not False
     last, flops = values.get("finish", {}).get("kind"), values.get("network", {}).get("flops")
-    plain, alone = last in (None, ROUND), _read_dotted_field(values, "air.coverage") == "none"
-    fresh = (values["method"] == "repper" or values["new_clients"] > 0) if plain else last not in ("svm", "lr")
+    fresh = last not in (None, ROUND, "svm", "lr")
+    fresh |= last in (None, ROUND) and (values["method"] == "repper" or values["new_clients"] > 0)
     slow = "mobilenet" in _read_dotted_field(values, "model.encoder")
     slow |= values["method"] == "perfedavg" and _read_dotted_field(values, "hyper.variant") == "hf"
     extended = values["method"] in ("apfl", "fedrod", "feddbe")
@@ -347,7 +347,7 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
         "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)) + (follows and again and repeats),
         "method": int(values["method"] == "fedamp" and (part not in (None, 1) or analog or lossy)),
         "air.repeat": (2 + extended) * (not repeats),
-        "air.coverage": int(extended and alone),
+        "air.coverage": int(extended and coverage == "none"),
     }
     return {name: n for name, n in counts.items() if n}
 

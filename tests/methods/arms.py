@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,16 @@ def ended(world: World, method: Method | None = None, n: int = 1) -> tuple[Any, 
     state = rounds(world, method, n)[-1]
     world.session.tally.begin(n + 1)
     return state, method.finish(state, world) or method.views(state, world)
+
+
+def compare_noise(states: Sequence[Any], kept: Callable[[Any], Population]) -> float:
+    """The power by which what the base station keeps misses the mean of `own`, over that of all changes of `own`."""
+    missed = sent = 0.0
+    for name in states[-1].own.named():
+        own = torch.stack([state.own.named()[name] for state in states])
+        missed += float((kept(states[-1]).named()[name][0] - own[-1].mean(0)).square().sum())
+        sent += float(own.diff(dim=0).square().sum())
+    return missed / sent
 
 
 def play(method: str, n: int = 2, **overrides: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from semcom.methods.feddyn import FedDyn
-from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, play, rounds, toy_world, toys
+from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, compare_noise, play, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import gap, world
 
@@ -59,12 +59,7 @@ def test_h_is_the_sum_of_the_gradients() -> None:
 def test_h_keeps_the_noise_of_all_models() -> None:
     """At 10 dB its power is a tenth of that of the changes of g_k, over the square of the number of clients."""
     states = rounds(world("feddyn", sizes=(4,) * 4, air={"parameters": "analog"}), n=10)
-    kept = sent = 0.0
-    for name in states[-1].own.named():
-        own = torch.stack([state.own.named()[name] for state in states])
-        kept += float((states[-1].h.named()[name][0] - own[-1].mean(0)).square().sum())
-        sent += float(own.diff(dim=0).square().sum())
-    assert kept == pytest.approx(0.1 * sent / 4**2, rel=0.4)
+    assert compare_noise(states, lambda state: state.h) == pytest.approx(0.1 / 4**2, rel=0.4)
 
 
 def test_a_large_alpha_holds_the_clients_back() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, rounds, toy_world, toys
+from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, compare_noise, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import world
 
@@ -49,12 +48,7 @@ def test_c_is_the_mean_of_the_controls() -> None:
 def test_c_keeps_the_noise_of_all_changes() -> None:
     """At 10 dB its power is a tenth of theirs, over the square of the number of clients."""
     states = rounds(world("scaffold", sizes=(4,) * 4, train=SGD, air={"parameters": "analog"}), n=10)
-    kept = sent = 0.0
-    for name in states[-1].own.named():
-        own = torch.stack([state.own.named()[name] for state in states])
-        kept += float((states[-1].mean.named()[name][0] - own[-1].mean(0)).square().sum())
-        sent += float(own.diff(dim=0).square().sum())
-    assert kept == pytest.approx(0.1 * sent / 4**2, rel=0.4)
+    assert compare_noise(states, lambda state: state.mean) == pytest.approx(0.1 / 4**2, rel=0.4)
 
 
 def test_controls_are_gradients_whatever_the_optimiser() -> None:

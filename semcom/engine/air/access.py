@@ -128,9 +128,10 @@ class Superposed(Access):
         # A power is spread over the whole band here, and over a client's part of it otherwise.
         parts, shares = [Order(pop.at(c), weights.device)(weights) for c in stacks], self.air.find_shares(ids)
         uncoded, rms = [n for n, t in mean.items() if is_compressed(n, t)], None
+        symbols = {n: -(-mean[n].numel() // 2) for n in uncoded}
         norm = self.air.privacy.find_sent_norm(sum(mean[n].numel() for n in uncoded), len(ids))
         if norm is not None:  # powers that followed the numbers would tell of them
-            rms = torch.cat(parts) * norm / sum(-(-mean[n].numel() // 2) for n in uncoded) ** 0.5
+            rms = torch.cat(parts) * norm / sum(symbols.values()) ** 0.5
             self.air.privacy.hear(*self._find_noise(torch.cat(parts), rms, ids, shares))
         for tensor in uncoded:
             held = [
@@ -141,15 +142,14 @@ class Superposed(Access):
             bounded = {} if rms is None else {"rms": rms}
             error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares, **bounded)
             if sent is not None:
-                silent.append((1 - sent).mean(1, keepdim=True) * -(-mean[tensor].numel() // 2))
+                silent.append((1 - sent).mean(1, keepdim=True) * symbols[tensor])
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if self._loads:
-            symbols = sum(n for n, _ in self._loads)
-            loads = torch.stack([n / symbols * each.sum() for n, each in self._loads]).sum()
+            whole = sum(n for n, _ in self._loads)
+            loads = torch.stack([n / whole * each.sum() for n, each in self._loads]).sum()
             self.air.owe(float(self._find_cost(pop, part).energy[0]), loads - len(ids))
         if silent:
-            symbols = sum(-(-mean[n].numel() // 2) for n in uncoded)
-            self.air.report("cut-off", cut := torch.cat(silent, 1).sum(1) / symbols)
+            self.air.report("cut-off", cut := torch.cat(silent, 1).sum(1) / sum(symbols.values()))
             arrivals = self.air.arrivals
             if arrivals.sure:  # otherwise these are among the transmissions that it has counted
                 arrivals.losses.add(MEANT, ids.tolist())

@@ -55,12 +55,12 @@ class Rates(Part):
 
     @property
     def repeats(self) -> bool:
-        """Whether lost blocks are repeated until they arrive."""
+        """Say whether lost blocks are repeated until they arrive."""
         return True
 
     @property
     def covers_all(self) -> bool:
-        """Whether all clients are within reach."""
+        """Say whether all clients are within reach."""
         return True
 
     @classmethod

@@ -178,7 +178,7 @@ def _end_workers() -> None:
     Other processes go on: a notebook may have started some.
     """
     _silence_manager()
-    workers = [each for child in psutil.Process().children() if _is_worker(child) for each in (child, *_descend(child))]
+    workers = list(_find_workers())
     for worker in workers:
         with suppress(psutil.Error):
             worker.terminate()
@@ -198,17 +198,12 @@ def _silence_manager() -> None:
     threading.excepthook = hook
 
 
-def _is_worker(process: psutil.Process) -> bool:
-    """Check whether a process is one of loky's that carry out runs."""
-    with suppress(psutil.Error):
-        return any("loky.backend.popen" in word for word in process.cmdline())
-    return False
-
-
-def _descend(process: psutil.Process) -> Sequence[psutil.Process]:
-    with suppress(psutil.Error):
-        return process.children(recursive=True)
-    return ()
+def _find_workers() -> Iterator[psutil.Process]:
+    """Find loky's processes that carry out runs, and those which these have started."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has ended
+            if any("loky.backend.popen" in word for word in child.cmdline()):
+                yield from (child, *child.children(recursive=True))
 
 
 class _Parallel(Parallel):

@@ -207,7 +207,7 @@ def execute_sweep(
             check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
         if not own:
-            _tell_of_lacking_arrays([config for config in share.values() if config.keep and has_outcome(config)])
+            _tell_of_what_lacks([config for config in share.values() if config.keep and has_outcome(config)])
         jobs = _check_processes(left, jobs, backend, own)
         # A division that no run can get is found now, not hours later when its run begins.
         check_sweep_data(left)
@@ -238,7 +238,7 @@ def execute_sweep(
     return None
 
 
-def _tell_of_lacking_arrays(done: Sequence[RunConfig]) -> None:
+def _tell_of_what_lacks(done: Sequence[RunConfig]) -> None:
     """Tell of finished runs that lack arrays or models which are to be kept: a sweep has nothing to make them of."""
     lacking: dict[str, list[str]] = {}
     for config in done:
