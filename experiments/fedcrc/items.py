@@ -161,6 +161,7 @@ def _make_fedcrc_fig1(scale: str) -> Grid:
         "train.lr_milestones": None,
         "train.lr_decay": None,
         "finish.lr": 0.05,
+        "finish.optimizer": "sgd",
     }
     divisions = (("iid", None), ("dirichlet-client", 0.1))
     vary = {DIVISION[1:]: divisions, "finish.epochs": EPOCHS[scale], "seed": SEEDS[scale]}
