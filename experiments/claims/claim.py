@@ -164,8 +164,8 @@ class Claim:
         at = papers.parse_point(row["at"])
         return cls(
             relation=row["relation"],
-            left=papers.split_methods(row["left"]),
-            right=papers.split_methods(row["right"]),
+            left=row["left"].split(),
+            right=row["right"].split(),
             value=row["value"],
             relative=row["unit"] == "percent-relative",
             metric=at.get("metric", ("accuracy",))[0],

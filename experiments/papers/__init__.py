@@ -113,7 +113,7 @@ def read_paper_claims() -> pd.DataFrame:
 
     Returns:
         The columns `CLAIM`; `value` is a float (NaN without a number), `page` an integer or missing, all others text.
-        `parse_point` reads `at`; `split_methods` and `split_cells` split several methods and cells.
+        `parse_point` reads `at`; `split_cells` splits several cells.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
@@ -157,11 +157,6 @@ def parse_point(text: str) -> dict[str, tuple[str, ...]]:
             raise ValueError(f"{pair!r} in {text!r} is not field=value, or has its field twice")
         found[field] = tuple(values.split("|"))
     return found
-
-
-def split_methods(text: str) -> list[str]:
-    """Split `left` or `right` into methods."""
-    return text.split()
 
 
 def split_cells(text: str) -> list[tuple[str, ...]]:
@@ -208,7 +203,7 @@ def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[st
     _require(claim["protocol"] == "known" or claim["note"] != "", name, line, "an unknown protocol needs a note")
     _require(claim["says"].endswith("."), name, line, "`says` is no sentence")
     _require(claim["left"] != "", name, line, "`left` is empty")
-    for method in split_methods(claim["left"]) + split_methods(claim["right"]):
+    for method in claim["left"].split() + claim["right"].split():
         _require(method in methods, name, line, f"method {method!r} is unknown")
     _require(relation not in ("falls_with", "rises_with") or "axis" in here, name, line, f"{relation} needs an axis")
     _require(set(here.get("metric", ())) <= set(METRICS), name, line, "the metric is unknown")

@@ -211,7 +211,7 @@ def _format_snr(value: float | None) -> str:
 
 def _format_traffic(counts: Mapping[str, float], radio: bool, joule: bool) -> str:
     """Format the traffic of one direction, with its use of the channel if there is one."""
-    unit = "J" if joule else "symbols"
+    energy = f"{counts['energy_j']:.3g} J" if joule else f"{counts['energy_j']:,.0f} symbols"
     sent = f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits"
-    taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} {unit}"
+    taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, energy {energy}"
     return f"{sent}, {taken}" if radio else sent

@@ -192,7 +192,7 @@ def _find_results(name: str) -> Path:
     for folder in folders:
         if (folder / TABLE).is_file():
             return folder
-    raise ConfigError(f"results: there are none in results/{name}-*; run first: {_spell_sweep(name)}")
+    raise ConfigError(f"results: none in results/{name}-*; give --results, or run first: {_spell_sweep(name)}")
 
 
 def _spell_sweep(name: str) -> str:

@@ -9,20 +9,7 @@ from typing import Any
 import semcom
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.cost import count_cost_in_samples
-from semcom.studies.grid import TEST_SNR, Axis, Grid, Run, Variant, read_grid_field, set_fields
-
-__all__ = [
-    "SCALES",
-    "Axis",
-    "Experiment",
-    "Grid",
-    "Outline",
-    "Run",
-    "Train",
-    "Variant",
-    "read_grid_field",
-    "set_fields",
-]
+from semcom.studies.grid import TEST_SNR, Axis, Grid, Run, Variant, read_grid_field
 
 SCALES = ("smoke", "small", "paper")
 """The scales of this project's experiments, the cheapest first: digits in seconds; real images, two cores, an hour or

@@ -238,7 +238,7 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
     visited = report.format_result_table({**SUMMARY, "samples": 12345}).splitlines()
     assert visited[3] == "training samples visited: 12,345" and visited[4] == lines[3]
-    assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 symbols"
+    assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, energy 9,600 symbols"
     assert lines[6].startswith("  downlink: 4 floats")
     wrong = {"train_up": {"bits": 0.01234, "blocks": 0.5}, "test": {"bits": 0.0, "blocks": 0.0}}
     lines = report.format_result_table({**SUMMARY, "error_rates": wrong}).splitlines()

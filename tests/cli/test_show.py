@@ -158,7 +158,7 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
     (of_view,) = (line.split() for line in lines if line.startswith("personal"))
     assert of_view == ["personal", "75.0", "90.0", "19", "82.5", "2.5", "80.0"]
     assert "received SNR: train up 10.00 dB, train down 10.00 dB, test 10.00 dB" in lines
-    assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, 2 symbols" in lines
+    assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, energy 2 symbols" in lines
     assert lines[-2:] == ["warnings", "  round 2: beware"]
     with FileLock(folder / hashes[RUNNING] / LOCK):
         text = told(capsys, f"show s/{hashes[RUNNING]}")

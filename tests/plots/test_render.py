@@ -177,9 +177,8 @@ def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeyp
 
 def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"^results: there are none in results/demo-\*; run first: semcom sweep demo --scale smoke$"
-    ):
+    first = "run first: semcom sweep demo --scale smoke"
+    with pytest.raises(ConfigError, match=rf"^results: none in results/demo-\*; give --results, or {first}$"):
         render("demo")
     with pytest.raises(
         ConfigError,

@@ -20,12 +20,13 @@ from semcom.config import ConfigError
 from semcom.escape import escape_html
 from semcom.plots.map import STANDS_M, locate_streets
 from semcom.plots.report.facts import sort_field_values
-from semcom.plots.report.names import format_metric, is_empty, name_heading, name_metric, name_place, name_value
+from semcom.plots.report.names import format_metric, name_heading, name_metric, name_value
 from semcom.plots.report.subject import Subject
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.efficiency import COSTS, list_leaks
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import capitalise, name_field
+from semcom.studies.names import SHIPPED, capitalise, name_field
+from semcom.studies.results.table import is_empty
 from semcom.tasks.metric import Metric
 
 MOST_POINTS = 1_000_000
@@ -174,7 +175,11 @@ def figures(subject: Subject) -> list[Figure]:
     own = dict(zip(first["variant"], first["view"], strict=True))
     views = list(dict.fromkeys(results["view"]))
     choices = [
-        (_words(name_place(at), view and f"view {view}") or "all runs", at, dict.fromkeys(own, view) if view else own)
+        (
+            _words(SHIPPED.point(at), view and f"view {view}") or "all runs",
+            at,
+            dict.fromkeys(own, view) if view else own,
+        )
         for at in places.but()
         for view in ([None, *views] if len(views) > 1 else [None])
     ]
@@ -255,7 +260,7 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
         words = f"along {name_heading(along)}" if along else "each method"
         for at in places.but(along):
             shown_here = [trace for name, own, trace in traces if places.stands(name, own, at)]
-            made.offer(_words(words, name_place(at)), shown_here, xaxis=axis, yaxis=_axis(name_metric(metric)))
+            made.offer(_words(words, SHIPPED.point(at)), shown_here, xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made
 
 
@@ -287,7 +292,7 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
     for at in places.but():
         of = [each for name, own, each in found if places.stands(name, own, at)]
-        made.offer(_words("training loss", name_place(at)), sum(of, []), xaxis=axis, yaxis=_axis("training loss"))
+        made.offer(_words("training loss", SHIPPED.point(at)), sum(of, []), xaxis=axis, yaxis=_axis("training loss"))
     return made
 
 
@@ -426,7 +431,7 @@ def _confusion(subject: Subject) -> Figure:
         for view, counts in matrices.items() if cells <= MOST_CELLS else ():
             with np.errstate(invalid="ignore"):  # a class without images
                 shares = _percents(counts / counts.sum(1, keepdims=True))
-            place = name_place({axis: run.field(axis) for axis in subject.study.axes})
+            place = SHIPPED.point({axis: run.field(axis) for axis in subject.study.axes})
             words = _words(run.variant, place, f"seed {run.fields.get('seed')}", f"view {view}")
             map_ = _map(shares, hover, len(counts) <= 12, customdata=counts)
             layout = _map_layout("predicted class", "true class", len(counts), 520)
@@ -471,6 +476,6 @@ def _costs(subject: Subject, places: Places) -> Figure:
             scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
             of_run = "" if cost in leaks else " of the whole run, all clients and directions"
             axis = _axis(f"{unit}{of_run}", type=scale)
-            words = _words(unit, name_place(at))
+            words = _words(unit, SHIPPED.point(at))
             made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from semcom.runs.result.places import BEFORE
 from semcom.studies.names import FIELDS, NAMED, SHIPPED, Labels
 from semcom.studies.overrides import format_number, name_file
+from semcom.studies.results.table import is_empty
 from semcom.tasks.metric import Metric
 
 
@@ -34,11 +34,6 @@ class Names:
         return text
 
 
-def is_empty(value: Any) -> bool:
-    """Check whether a cell of a table has no value."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def name_value(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
     """Format the value of a field; a method and a variant by the method's label."""
     if is_empty(value):
@@ -52,11 +47,6 @@ def name_heading(field: str) -> str:
     """Name a field with its unit, such as "SNR in dB"."""
     name, unit = FIELDS.get(field, (field, ""))
     return f"{name} in{unit}" if unit else name
-
-
-def name_place(point: Mapping[str, Any]) -> str:
-    """Describe a point of a study, such as "SNR 6 dB, ways 2"."""
-    return SHIPPED.point(point)
 
 
 def name_metric(metric: Metric, of: str = "") -> str:

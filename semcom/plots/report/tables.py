@@ -11,7 +11,7 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.files import CONFIG
-from semcom.plots.report.names import Names, format_metric, is_empty, name_heading, name_metric, name_value
+from semcom.plots.report.names import Names, format_metric, name_heading, name_metric, name_value
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons, describe_marks, describe_rule
 from semcom.studies.analysis.efficiency import read_cost
@@ -20,6 +20,7 @@ from semcom.studies.grid import TEST
 from semcom.studies.overrides import name_file
 from semcom.studies.results.failures import Repeat, build_repeat
 from semcom.studies.results.run import Stored, locate_run_config
+from semcom.studies.results.table import is_empty
 
 MOST_COMPARISONS = 400
 """Comparisons in a report, each with its bootstrap. Beyond, it shows the command for single ones."""

@@ -28,7 +28,13 @@ from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER, parse_sweep_record
 from semcom.studies.results.outcome import read_first_line
-from semcom.studies.results.table import flatten_row, list_configuration_columns, list_table_fields, read_table
+from semcom.studies.results.table import (
+    flatten_row,
+    is_empty,
+    list_configuration_columns,
+    list_table_fields,
+    read_table,
+)
 from semcom.tasks.metric import Metric, map_metric_curves, name_metric_curve, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
@@ -331,12 +337,8 @@ def _read_sweep_table(folder: Path) -> pd.DataFrame:
 def _list_rows(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """List some columns of the rows of a sweep's table by their hash, without empty cells."""
     rows = frame[list(dict.fromkeys(name for name in (*names, "hash") if name in frame))].to_dict("records")
-    found = {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
+    found = {row["hash"]: {name: value for name, value in row.items() if not is_empty(value)} for row in rows}
     return escape_texts(found)
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _read_folder(

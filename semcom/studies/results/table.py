@@ -22,6 +22,11 @@ FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant",
 """Columns that come first, in this order."""
 
 
+def is_empty(value: Any) -> bool:
+    """Check whether a cell of a table has no value."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings into one with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}

@@ -35,8 +35,6 @@ TRIES = 2
 """Number of times that a run is repeated alone after its process died."""
 MANAGER = "ExecutorManagerThread"
 """The name of the thread in which loky gives out tasks."""
-PATIENCE_S = 8.0
-"""Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
 
 
 def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
@@ -182,7 +180,7 @@ def _end_workers() -> None:
     for worker in workers:
         with suppress(psutil.Error):
             worker.terminate()
-    for late in psutil.wait_procs(workers, timeout=PATIENCE_S)[1]:
+    for late in psutil.wait_procs(workers, timeout=ray_pool.PATIENCE_S)[1]:
         with suppress(psutil.Error):
             late.kill()
 

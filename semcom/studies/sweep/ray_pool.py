@@ -38,7 +38,7 @@ LOCK_S = 120.0
 SEEN_S = 90.0
 """Seconds that it may need to show here what another machine has written; NFS remembers folders for 60."""
 PATIENCE_S = 8.0
-"""Seconds that runs have to keep their state when a signal ends the sweep; schedulers often give 30."""
+"""Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
 KNOCK_S = 10.0
 """Seconds in which the cluster has to answer."""
 TICK_S = 1.0

@@ -16,11 +16,11 @@ import semcom
 from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import ARRAYS, CHECKPOINT, REPORT, SWEEP, TABLE, WEIGHTS, format_json, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, REPORT, SWEEP, TABLE, WEIGHTS, write_atomically
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import check_stored_reads
 from semcom.runs.folder.stored import locate_training
-from semcom.runs.folder.summary import read_summary, seal_summary
+from semcom.runs.folder.summary import format_summary, read_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.rounds.tracking import parse_trackers
@@ -363,7 +363,7 @@ def _settle_record(plan: Plan, others: bool) -> None:
         return
     if others and not same:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, format_json(seal_summary(plan.record), indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, format_summary(plan.record))
 
 
 def _make_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:

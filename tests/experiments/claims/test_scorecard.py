@@ -257,7 +257,7 @@ def test_claims_are_judged_from_stored_studies(tmp_path: Path) -> None:
     )
     assert (one["seeds"], one["scale"], one["of"]) == (3, "small", "fedcl")
     rest = frame[~frame["id"].str.startswith("letter-fig2a")]
-    assert set(rest["state"]) == {"not run"}
+    assert set(rest["state"]) == {"not run", "protocol unknown"}
 
 
 def test_a_claim_names_the_warnings_of_the_runs_that_it_rests_on(
@@ -383,7 +383,7 @@ def test_the_command_prints_states_numbers_and_what_to_run(
     said = capsys.readouterr().out
     line = next(line for line in said.splitlines() if "FedProto by 12.75%. Read as points. (letter-fig2a)" in line)
     assert line.split("  ")[0] == "reproduced" and "fedcl: 14.0 [11.5, 16.5], 3 seeds" in line
-    assert said.splitlines()[0].startswith("fedcl-letter: 45 claims: 38 not run, 3 not reproduced, 2 ")
+    assert said.splitlines()[0].startswith("fedcl-letter: 45 claims: 36 not run, 3 not reproduced, 2 ")
     assert "semcom sweep letter-fig2b --scale small" in said
     assert cli.main([*words, "--csv", str(tmp_path / "card.csv"), "--html", str(tmp_path / "card.html")]) == 0
     assert len(pd.read_csv(tmp_path / "card.csv")) == 45
