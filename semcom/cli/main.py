@@ -187,23 +187,18 @@ def carry_out_train(words: list[str]) -> None:
     config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.engine.host.ranks import launched_rank
-    from semcom.runs.rounds.progress import RoundProgress
     from semcom.runs.rounds.runner import carry_out_run
-    from semcom.runs.rounds.tracking import Tracking, name_tracked_run
-    from semcom.tasks.registry import list_metrics
+    from semcom.runs.rounds.tracking import name_tracked_run, parse_trackers
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
-    tracking = Tracking(early.track if first else (), config)
-    progress = RoundProgress(config.train.rounds, list_metrics(config.task)[0])
-    shown: list[Any] = [progress, *([tracking] if early.track else [])]
-    with _set_up_logging(early.log_level), progress, tracking:
+    with _set_up_logging(early.log_level):
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
             idle = ", ".join(map(spell_option, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out_run(setup, on_round=_combine_trackers(shown), profile=early.profile, again=early.again)
-        tracking.complete(result)
+        how: dict[str, Any] = {"profile": early.profile, "again": early.again, "track": early.track}
+        result = carry_out_run(setup, progress=True, **how)
     if not first:
         return
     joule = is_in_joule(config.network.kind, config.air.symbol_energy)
@@ -212,18 +207,8 @@ def carry_out_train(words: list[str]) -> None:
         say(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
         say(f"folder: {_shorten_path(result.out)}")
-    for name, place in tracking.places.items():
+    for name, place in parse_trackers(early.track).items():
         say(f"{name}: {name_tracked_run(config)} in {place}")
-
-
-def _combine_trackers(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
-    """Combine several trackers into a function that calls each with a line of metrics.jsonl."""
-
-    def on_round(line: dict[str, Any]) -> None:
-        for tracker in trackers:
-            tracker(line)
-
-    return on_round
 
 
 def _shorten_path(path: Path) -> Path:

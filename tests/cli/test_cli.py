@@ -176,7 +176,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
     """Puts something else in the place of training."""
 
     def replace(run: Callable[..., Any]) -> None:
-        monkeypatch.setattr("semcom.runs.rounds.runner.carry_out_run", run)
+        monkeypatch.setattr("semcom.runs.rounds.runner._train", run)
 
     return replace
 
@@ -194,7 +194,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
 def test_exit_status_says_whose_fault_it_was(
     error: BaseException, status: int, line: str, fake_run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> None:
+    def run(setup: Setup, on_round: Any, *_: Any) -> None:
         raise error
 
     fake_run(run)
@@ -203,7 +203,7 @@ def test_exit_status_says_whose_fault_it_was(
 
 
 def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> None:
+    def run(setup: Setup, on_round: Any, *_: Any) -> None:
         raise ValueError("shapes do not match")
 
     fake_run(run)
@@ -212,7 +212,7 @@ def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
 
 
 def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> SimpleNamespace:
+    def run(setup: Setup, on_round: Any, *_: Any) -> SimpleNamespace:
         assert setup.config.train.rounds == 2, "the run gets a resolved configuration"
         on_round({"round": 1, "loss": 2.30258})
         on_round({"round": 2, "loss": 1.5, "views": {"personal": {"accuracy": 0.67123}}})

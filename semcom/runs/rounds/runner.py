@@ -73,7 +73,22 @@ def run(
         >>> [line["round"] for line in result.metrics], list(result.views)
         ([1, 2], ['global'])
     """
-    setup = resolve_setup(config)
+    how: dict[str, Any] = {"on_round": on_round, "observe": observe, "profile": profile}
+    return carry_out_run(resolve_setup(config), **how, progress=progress, again=again, track=track)
+
+
+@reset_torch()
+def carry_out_run(
+    setup: Setup,
+    *,
+    on_round: OnRound | None = None,
+    observe: Observer | None = None,
+    profile: bool = False,
+    progress: bool = False,
+    again: bool = False,
+    track: Sequence[str] | str = (),
+) -> Result:
+    """Carry out the result of `resolve_setup`; see `run`."""
     _check_run_callables(setup.config, on_round, observe)
     bar = RoundProgress(setup.config.train.rounds, list_metrics(setup.config.task)[0]) if progress else None
     tracking = Tracking(track if launched_rank() == 0 else (), setup.config)
@@ -84,24 +99,13 @@ def run(
             each(line)
 
     with bar or nullcontext(), tracking:
-        tell_all = tell if told else None
-        result = carry_out_run(setup, on_round=tell_all, observe=observe, profile=profile, again=again)
+        result = _train(setup, tell if told else None, observe, profile, again)
         tracking.complete(result)
     return result
 
 
-@reset_torch()
-def carry_out_run(
-    setup: Setup,
-    *,
-    on_round: OnRound | None = None,
-    observe: Observer | None = None,
-    profile: bool = False,
-    again: bool = False,
-) -> Result:
-    """Train and evaluate the result of `resolve_setup`; see `run`."""
+def _train(setup: Setup, on_round: OnRound | None, observe: Observer | None, profile: bool, again: bool) -> Result:
     config = setup.config
-    _check_run_callables(config, on_round, observe)
     folder = Folder(Path(config.out), config, again) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()

@@ -150,9 +150,11 @@ def show_plan(
         searched: of a search, the arguments of `semcom.studies.sweep.tune.plan_search`.
 
     Raises:
-        ConfigError: see `preview_sweep`, `semcom.studies.sweep.divisions.check_sweep_data` and
-            `semcom.studies.sweep.tune.check_tuning_is_apart`.
+        ConfigError: a shard of a search is asked for; see `preview_sweep`,
+            `semcom.studies.sweep.divisions.check_sweep_data` and `semcom.studies.sweep.tune.check_tuning_is_apart`.
     """
+    if searched is not None:
+        _require_whole_search(shard)
     say(preview_sweep(plan, shard, jobs or 1, () if searched else reuse))
     check_sweep_data(plan.runs.values())
     if searched is not None:
@@ -174,12 +176,16 @@ def carry_out_search(
         ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_tuning_is_apart`.
         RunError: see `semcom.studies.sweep.tune.plan_tuned`.
     """
-    if shard is not None:
-        raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
+    _require_whole_search(shard)
     check_tuning_is_apart(search, *asked)
     with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
         execute_sweep(search, **{**(how or {}), "reuse": ()})  # studies to reuse have other seeds
     return plan_tuned(search, *asked)
+
+
+def _require_whole_search(shard: Shard | None) -> None:
+    if shard is not None:
+        raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
 
 
 def execute_sweep(

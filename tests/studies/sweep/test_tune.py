@@ -150,8 +150,9 @@ def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
         tuned(tmp_path / "all", tune={"train.lr": (0.4,)})
     with refuses("train.lr"):
         tuned(tmp_path, vary={"train.lr": (0.1,)})
-    with refuses("shard", "1/2"):
-        tuned(tmp_path, shard="1/2")
+    for dry_run in (False, True):
+        with refuses("shard", "1/2"):
+            tuned(tmp_path, shard="1/2", dry_run=dry_run)
 
 
 def test_a_field_is_searched_for_the_methods_that_use_it(tmp_path: Path) -> None:
