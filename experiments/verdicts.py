@@ -94,18 +94,14 @@ def read_variant(
     view: str | None = None,
     test_snr_db: float | None = None,
 ) -> pd.Series:
-    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `tabulate_by_seed`."""
+    """Look up a number of a variant's runs in percent, by place and seed, as `tabulate_by_seed`; see `list_numbers`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
     return 100 * list_numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
 def tabulate_by_seed(
-    frame: pd.DataFrame,
-    metric: str = "accuracy",
-    places: Sequence[str] = (),
-    view: str | None = None,
-    test_snr_db: float | None = None,
+    frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = (), test_snr_db: float | None = None
 ) -> pd.DataFrame:
     """Lay out a number of each run in percent: a row for each place and seed, a column for each variant.
 
@@ -113,17 +109,16 @@ def tabulate_by_seed(
         frame: the finished runs of a sweep's table.
         metric: number of a view, or with a dot of the run, such as clusters.power_common.
         places: fields that distinguish places.
-        view: name of the view (None: the headline).
         test_snr_db: test SNR of the number (None: the first test SNR).
     """
-    found = frame.assign(value=list_numbers(frame, metric, view, test_snr_db))
+    found = frame.assign(value=list_numbers(frame, metric, test_snr_db=test_snr_db))
     return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
 def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
-    """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
+    """Look up a number of each run, as `tabulate_by_seed`, in a view (None: the headline)."""
     end = metric if test_snr_db is None else f"{test_snr_db:g}"  # of the few columns of hundreds that may be looked at
     rows = frame[[name for name in frame if name == "view" or name.endswith(end)]].to_dict("records")
     values = [read_number_in_row(row, metric, view, test_snr_db) for row in rows]

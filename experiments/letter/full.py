@@ -55,11 +55,11 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
 `letter-full`, as in `semcom_papers.experiments.letter.low`."""
 
 
-def make_full_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+def make_full_base(scale: str, encoder: str = "dcgan") -> RunConfig:
     """Make the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
     size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
     whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
-    return set_fields(base(scale, snr_db), {**size, **whole})
+    return set_fields(base(scale, 9.0), {**size, **whole})
 
 
 def _make_search(scale: str) -> Grid:

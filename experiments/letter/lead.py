@@ -255,7 +255,7 @@ LETTER_LEAD_LOW = make_item(
 )  # fmt: skip
 
 
-def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small") -> pd.DataFrame:
+def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None) -> pd.DataFrame:
     """Measure lead and effect of each level at one of `LOW` over a view of FedProto, as `measure_effects` does.
 
     The view `prototype` is the nearest prototype, FedProto's own rule; None is its head.
@@ -263,7 +263,7 @@ def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None, sc
     end = _name_at("", snr_db)
     part = frame[frame["variant"].str.endswith(end)]
     part = part.assign(variant=part["variant"].str.removesuffix(end))
-    return measure_effects(part, scale, list_low_levels(scale, snr_db), RIVALS[:1], (), view)
+    return measure_effects(part, "small", list_low_levels("small", snr_db), RIVALS[:1], (), view)
 
 
 CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
@@ -416,13 +416,13 @@ def describe_reach(low: float, high: float, goal: float) -> str:
     return GIVES if sure else INCONCLUSIVE
 
 
-def find_strongest_levels(found: pd.DataFrame, scale: str = "small") -> list[str]:
+def find_strongest_levels(found: pd.DataFrame) -> list[str]:
     """Find the titles of the levels to be confirmed by the protocol's rule: at most one for each rival.
 
     For each rival in turn, the level with the largest effect above zero whose interval excludes zero, if it can be
-    combined with the levels found before. `found` is the result of `measure_effects` at a scale.
+    combined with the levels found before. `found` is the result of `measure_effects` at `small`.
     """
-    known = {level.title: level for level in list_levels(scale)}
+    known = {level.title: level for level in list_levels("small")}
     chosen: list[str] = []
     for rival in RIVALS:
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
