@@ -6,11 +6,13 @@ import functools
 import gc
 import importlib.metadata
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from joblib.externals.loky.backend.context import set_start_method
 
 from tests.processes import start_python
@@ -52,6 +54,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 set_start_method("forkserver", force=True)  # workers of joblib, which are asked for by `loky` as ever
+
+
+@pytest.fixture
+def own_generator() -> Iterator[None]:
+    """Seed torch's generator for the draws of a test, which leave no trace."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
 @pytest.fixture

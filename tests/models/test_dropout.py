@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,13 +12,7 @@ from semcom.models.dropout import Dropout
 from semcom.models.own import replace_by_own_layers
 from tests.refusals import refuses
 
-
-@pytest.fixture(autouse=True)
-def own_generator() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
+pytestmark = pytest.mark.usefixtures("own_generator")
 
 SHAPES = {nn.Dropout: (4, 6), nn.Dropout1d: (5, 3, 2), nn.Dropout2d: (5, 3, 2, 4)}
 UNITS = {nn.Dropout: (6,), nn.Dropout1d: (3, 1), nn.Dropout2d: (3, 1, 1)}

@@ -19,13 +19,7 @@ from tests import worlds
 from tests.methods.arms import rounds
 from tests.refusals import refuses
 
-
-@pytest.fixture(autouse=True)
-def own_generator() -> object:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
+pytestmark = pytest.mark.usefixtures("own_generator")
 
 Weights = Mapping[str, Tensor]
 

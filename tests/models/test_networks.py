@@ -13,15 +13,11 @@ from tests import worlds
 from tests.refusals import refuses
 
 
+pytestmark = pytest.mark.usefixtures("own_generator")
+
+
 def seeded(seed: int = 0) -> None:
     torch.manual_seed(seed)
-
-
-@pytest.fixture(autouse=True)
-def own_generator() -> object:
-    with torch.random.fork_rng(devices=[]):
-        seeded()
-        yield
 
 
 def dcgan_size(channels: int, d: int, widths: tuple[int, int, int], extra: bool = False) -> int:

@@ -27,11 +27,7 @@ SAME = 1e-7
 """A step of Adam is 1e-3; where a gradient is next to nothing, its rounding is enlarged on the way into the step."""
 
 
-@pytest.fixture(autouse=True)
-def own_generator() -> object:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
+pytestmark = pytest.mark.usefixtures("own_generator")
 
 
 def engine(workload: Workload) -> tuple[World, object, object]:
