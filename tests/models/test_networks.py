@@ -12,7 +12,6 @@ from semcom.models.split import SplitModel
 from tests import worlds
 from tests.refusals import refuses
 
-
 pytestmark = pytest.mark.usefixtures("own_generator")
 
 
