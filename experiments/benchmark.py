@@ -98,6 +98,7 @@ OWN: Mapping[str, tuple[Candidate, ...]] = {
     "fedprox_ft": _add(WHOLE),
     "ditto": _add({"hyper.lam": 0.1}),
     "fedgh": _add({"hyper.server_lr": 0.1}),
+    "fedproto": _add({"hyper.lam": 0.1}),
     "pfedme": (
         PAIRS["pfedme"][FIRST],
         PAIRS["pfedme"][2],

@@ -43,6 +43,7 @@ EXPERIMENTS = {
     "letter-ablation": "semcom_papers.experiments.letter.figures:ABLATION",
     "letter-encoders": "semcom_papers.experiments.letter.figures:ENCODERS",
     "letter-fig2a": "semcom_papers.experiments.letter.figures:FIG2A",
+    "letter-sum": "semcom_papers.experiments.letter.figures:SUM",
     "letter-fig2b": "semcom_papers.experiments.letter.figures:FIG2B",
     "letter-fig2b-once": "semcom_papers.experiments.letter.figures:FIG2B_ONCE",
     "letter-fig3a": "semcom_papers.experiments.letter.figures:FIG3A",

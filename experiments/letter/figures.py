@@ -97,6 +97,8 @@ CHANGED = (
     "local",
 )
 """FedCL, FedCL with one change, and other methods."""
+SUMMED = Variant("fedcl by the sum of Eq. 9", "fedcl")
+"""FedCL by Eq. 9 as it is printed, a sum over clients where `fedcl` has their mean: K times its step of SGD."""
 
 
 def _make_grid(scale: str, start: RunConfig, vary: Mapping[Any, tuple[Any, ...]], small: int = 3) -> Grid:
@@ -136,6 +138,13 @@ def _make_letter_ablation(scale: str) -> Grid:
     return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
 
+def _make_letter_sum(scale: str) -> Grid:
+    start = base(scale, eval_every=CURVE[scale])
+    own = set_lambda_of_letter(scale, ("fedcl", SUMMED))
+    own[SUMMED.name]["hyper.scg_lr"] = start.clients * start.train.lr  # type: ignore[operator]
+    return Grid(start, {"seed": seeds(scale, 5)}, own=own)
+
+
 def _make_letter_encoders(scale: str) -> Grid:
     return _make_grid(scale, base(scale, 9.0), {"model.encoder": (base(scale).model.encoder, MIXED)})
 
@@ -161,6 +170,9 @@ FIG4 = make_item("letter-fig4", "FedCL letter, Fig. 4", "Received features at 5 
 # Trained at 9 dB and tested at other SNRs too, with numbers for the features.
 ABLATION = make_item("letter-ablation", "none", "FedCL, and it with one thing changed",
                      CHANGED, _make_letter_ablation, "channel.test_snr_db", train=train_and_measure_features)
+# 20 clients at 10 dB, as in Fig. 2(a).
+SUM = make_item("letter-sum", "FedCL letter, Fig. 2(a)", "FedCL by the mean and by the sum of Eq. 9 over 20 clients",
+                ("fedcl", SUMMED, "fedproto"), _make_letter_sum, "seed", figures=())
 # Methods whose clients may have encoders of their own.
 ENCODERS = make_item("letter-encoders", "none (the letter's text says that encoders may differ)",
                      "One encoder for all clients, and four in turn",
