@@ -23,8 +23,9 @@ FedRep's heads have two epochs a round there, in the paper's proportion to E, an
 does not report, one. There a global head, which takes one epoch of three steps, moves far less than in the paper, so
 that FedCRC stays close to FedBABU, which it is with tau 1. Table I has beta 0.1 alone, at which FedPer collapses in the
 paper and FedRep wins on CIFAR-10, and equal divisions of CIFAR-10; Table III the first and the last tau, beta 0.1 and
-equal divisions, and six seeds; Fig. 3 20 rounds; Fig. 1 ten seeds. FedCRC-Per has each client's head on the newest mean of the bodies
-(view `personal`); `own_body` has it on the body that it was trained with.
+equal divisions, and six seeds; Fig. 3 20 rounds; Fig. 1 ten seeds. The predictors of Fig. 1 are trained alone without
+the paper's momentum, which a last stage does not have. FedCRC-Per has each client's head on the newest mean of the
+bodies (view `personal`); `own_body` has it on the body that it was trained with.
 """
 
 from __future__ import annotations
