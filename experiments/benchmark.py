@@ -83,6 +83,8 @@ SGD: tuple[Candidate, ...] = tuple({"train.optimizer": "sgd", "train.lr": rate} 
 """Rates of the optimiser that the papers of SCAFFOLD and FedDyn have."""
 WHOLE: Candidate = {"hyper.tune": "all", "finish.epochs": 10}
 """Fine-tuning of the whole model."""
+MUS: tuple[Candidate, ...] = ({"hyper.mu": 0.01}, {"hyper.mu": 1.0})
+"""Other weights of FedProx's term, of those that its paper tries."""
 
 
 def _add(*settings: Candidate) -> tuple[Candidate, ...]:
@@ -93,9 +95,10 @@ def _add(*settings: Candidate) -> tuple[Candidate, ...]:
 OWN: Mapping[str, tuple[Candidate, ...]] = {
     "moon": _add({"hyper.mu": 1.0}, {"hyper.mu": 0.1}),
     "scaffold": (*COMMON, *SGD),
-    "feddyn": (*COMMON, *SGD),
+    "feddyn": (*COMMON, *SGD, *({**rate, "hyper.alpha": 0.01} for rate in (*COMMON[:2], *SGD))),
+    "fedprox": _add(*MUS),
     "fedavg_ft": _add(WHOLE),
-    "fedprox_ft": _add(WHOLE),
+    "fedprox_ft": _add(WHOLE, *MUS, *({**WHOLE, **mu} for mu in MUS)),
     "ditto": _add({"hyper.lam": 0.1}),
     "fedgh": _add({"hyper.server_lr": 0.1}),
     "fedproto": _add({"hyper.lam": 0.1}),
