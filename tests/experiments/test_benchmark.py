@@ -43,7 +43,7 @@ def test_twelve_settings_have_five_seeds_and_the_rest_follows_from_the_clients()
 
 def test_search_tries_four_candidates_of_a_method_or_more_and_its_first_is_the_run_without_a_choice() -> None:
     runs = of.BENCHMARK_RATES.runs("small")
-    assert len(runs) == (18 * 4 + 2 * 5 + 6 * 6 + 8) * 6 and {run.config.seed for run in runs} == {1000}
+    assert len(runs) == (16 * 4 + 2 * 5 + 5 * 6 + 2 * 8 + 10 + 14) * 6 and {run.config.seed for run in runs} == {1000}
     first = next(run.config for run in runs if run.variant == "pfedme 0")
     assert (first.hyper, first.train.lr) == ({"eta": 0.005, "lr_p": 0.01}, None)
     rates = {run.config.train.lr for run in runs if run.config.method == "fedavg"}
