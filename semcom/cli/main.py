@@ -197,8 +197,7 @@ def carry_out_train(words: list[str]) -> None:
         if fallen and first:
             idle = ", ".join(map(spell_option, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        how: dict[str, Any] = {"profile": early.profile, "again": early.again, "track": early.track}
-        result = carry_out_run(setup, progress=True, **how)
+        result = carry_out_run(setup, profile=early.profile, progress=True, again=early.again, track=early.track)
     if not first:
         return
     joule = is_in_joule(config.network.kind, config.air.symbol_energy)

@@ -73,8 +73,15 @@ def run(
         >>> [line["round"] for line in result.metrics], list(result.views)
         ([1, 2], ['global'])
     """
-    how: dict[str, Any] = {"on_round": on_round, "observe": observe, "profile": profile}
-    return carry_out_run(resolve_setup(config), **how, progress=progress, again=again, track=track)
+    return carry_out_run(
+        resolve_setup(config),
+        on_round=on_round,
+        observe=observe,
+        profile=profile,
+        progress=progress,
+        again=again,
+        track=track,
+    )
 
 
 @reset_torch()
