@@ -122,8 +122,8 @@ CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "small": {
         "cifar10": {
             "apfl": 1, "ditto": 5, "fedala": 3, "fedamp": 1, "fedavg": 1, "fedavg_ft": 5, "fedbabu": 3, "fedcl": 1,
-            "fedcosr": 1, "fedcrc": 1, "feddyn": 5, "fedgh": 5, "fedpac": 1, "fedper": 3, "fedprox": 1,
-            "fedprox_ft": 5, "fedrep": 1, "fedrod": 1, "lg_fedavg": 1, "local": 1, "moon": 7, "perfedavg": 2,
+            "fedcosr": 1, "fedcrc": 1, "feddyn": 9, "fedgh": 5, "fedpac": 1, "fedper": 3, "fedprox": 7,
+            "fedprox_ft": 13, "fedrep": 1, "fedrod": 1, "lg_fedavg": 1, "local": 1, "moon": 7, "perfedavg": 2,
             "pfedme": 4, "scaffold": 2,
         },
         "cifar100": {
