@@ -21,19 +21,15 @@ seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the feder
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from semcom.config import ROUND, ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import read_stored_table
-from semcom.studies.results.table import read_number_in_row
 from semcom_papers.experiments.arms import PERFEDAVG, PFEDME
 from semcom_papers.experiments.fedcosr.items import DIVISION, KIND, Division
-from semcom_papers.experiments.fedcosr.rates import FIRST, choose_place, make_trials
+from semcom_papers.experiments.fedcosr.rates import FIRST, make_trials, print_rate_choice
 from semcom_papers.experiments.fedcosr.rates import OWN as PAIRS
 from semcom_papers.experiments.letter.search import SEED
 from semcom_papers.experiments.papers.items import make_item
@@ -197,35 +193,5 @@ BENCHMARK_RATES = make_item(
 )  # fmt: skip
 
 
-def read_benchmark_scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Read dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
-
-    A candidate with a failed run, such as a diverged run, has the score NaN, as has one without a run in some division.
-    """
-    scores = [100 * float(read_number_in_row(r, "validation", VIEWS.get(r["method"]))) for _, r in frame.iterrows()]
-    rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
-    rows["score"] = rows["score"].where(rows["status"] == "done")
-    groups = rows.groupby(["data.name", "method", "place"])
-    divisions = groups["partition.beta"].nunique(dropna=False)
-    whole = divisions == divisions.groupby("data.name").transform("max")
-    return groups["score"].apply(lambda of: of.mean(skipna=False)).where(whole).reset_index()
-
-
-def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Choose dataset -> method -> place of its candidate by `choose_place`, without methods that keep the first."""
-    found: dict[str, dict[str, int]] = {}
-    for (data, method), of in rows.dropna().groupby(["data.name", "method"]):
-        if (place := choose_place(of)) != FIRST:
-            found.setdefault(str(data), {})[str(method)] = place
-    return found
-
-
-def _print_choice(path: str) -> None:
-    rows = read_benchmark_scores(read_stored_table(path))
-    wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
-    print(format_markdown(wide.reset_index().map(str)) + "\n")
-    print(choose_rates(rows))
-
-
 if __name__ == "__main__":
-    run_on_named_studies(_print_choice)
+    run_on_named_studies(partial(print_rate_choice, views=VIEWS))

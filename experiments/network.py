@@ -12,22 +12,15 @@ Scale `small`: 40 rounds of the schedule of `wireless-snr`, three seeds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from semcom.config import (
-    AirConfig,
-    ChannelConfig,
-    DataConfig,
-    ModelConfig,
-    NetworkConfig,
-    PartitionConfig,
-    RunConfig,
-    TrainConfig,
-)
+from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom_papers.experiments.verdicts import Row, decide, decide_level, describe, tabulate_by_seed
+from semcom_papers.experiments.wireless import SIZES, make_wireless_base
 
 FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
 SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
@@ -44,24 +37,20 @@ METHODS = ("fedavg", "fedper", "fedcl")
 
 def make_network_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share."""
-    smoke = scale == "smoke"
-    split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": 3 if smoke else 20}
-    return RunConfig(
-        data=DataConfig(name="digits" if smoke else "cifar10", size=16 if smoke else 32),
-        partition=PartitionConfig(options=split),
-        model=ModelConfig(encoder="cnn-linear", features=64),
+    smoke, base = scale == "smoke", make_wireless_base(scale)
+    options = {"power_dbm": 5.0, "base_power_dbm": 15.0}
+    return replace(
+        base,
         channel=ChannelConfig(kind="rayleigh", options={"coherence": "round", "round_doppler": 0.1}),
         air=AirConfig(rate="capacity"),
-        network=NetworkConfig(kind="cell", options={"power_dbm": 5.0, "base_power_dbm": 15.0}),
+        network=NetworkConfig(kind="cell", options=options),
         clients=4 if smoke else 20,
-        train=TrainConfig(
-            rounds=1 if smoke else 40, participation=0.5 if smoke else 0.4, lr=1e-3, optimizer="adam", batch_size=16
-        ),
+        train=replace(base.train, rounds=1 if smoke else 40, participation=0.5 if smoke else 0.4),
     )
 
 
 def _make_grid(scale: str) -> Grid:
-    return Grid(make_network_base(scale), {FIELDS: SETTINGS[scale], "seed": (0,) if scale == "smoke" else (0, 1, 2)})
+    return Grid(make_network_base(scale), {FIELDS: SETTINGS[scale], "seed": SIZES[scale]["seeds"]})
 
 
 WIRELESS_NETWORK = Experiment(

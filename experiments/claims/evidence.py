@@ -17,6 +17,7 @@ from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_
 from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.selection import make_comparable
 from semcom.studies.analysis.study import Study, study
+from semcom.studies.cost import PUBLISHED
 from semcom.studies.experiment import Experiment
 from semcom.studies.names import NUMBERS
 from semcom.studies.overrides import format_plain_value
@@ -46,8 +47,6 @@ TWINS: Mapping[str, str] = {
     "fedcrl-curves": "fedcosr-fig5",
 }
 """Item -> item with the same runs, but for the name of one method."""
-CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "cinic10": 10, "emnist": 47, "mnist": 10}
-"""Classes of the papers' datasets."""
 EVIDENCE = frozenset({"own rates", "devices", "guessing"})
 """Changes of the rule that concern the numbers themselves."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
@@ -266,7 +265,7 @@ def _is_guess(run: Stored, view: str | None, metric: str) -> bool:
     joined = _find_joined(run)
     of = joined or (run.summary or {}).get("views", {}).get(view or run.headline, {})
     accuracy = joined.get("accuracy") if joined else read_compared_value(run, view, metric)
-    classes = CLASSES.get(str(run.fields.get("data.name")))
+    classes = PUBLISHED.get(str(run.fields.get("data.name")), (0, 0, None))[2]
     return accuracy is not None and is_guess(accuracy, of.get("clients", []), classes)
 
 

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -28,6 +29,7 @@ from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
 from semcom_papers.experiments.fedcosr.items import (
     DEFAULT,
     DIVISION,
@@ -39,7 +41,7 @@ from semcom_papers.experiments.fedcosr.items import (
     make_fedcosr_base,
     make_table3,
 )
-from semcom_papers.experiments.letter.search import TIED, read_validation
+from semcom_papers.experiments.letter.search import TIED
 from semcom_papers.experiments.papers.items import make_item
 from semcom_papers.experiments.shell import run_on_named_studies
 
@@ -93,15 +95,22 @@ FEDCOSR_RATES = make_item(
 )  # fmt: skip
 
 
-def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Read method, place and score of each candidate: its mean validation accuracy over divisions, in %.
+def read_rate_scores(frame: pd.DataFrame, views: Mapping[str, str] = MappingProxyType({})) -> pd.DataFrame:
+    """Read dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
-    Raises:
-        ConfigError: a run has failed.
+    A candidate with a failed run, such as a diverged run, has the score NaN, as has one without a run in some division.
+
+    Args:
+        frame: table of the search.
+        views: method -> view that counts, in place of its first one.
     """
-    named = frame["variant"].str.rsplit(" ", n=1, expand=True)
-    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_validation(frame))
-    return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
+    scores = [100 * float(read_number_in_row(r, "validation", views.get(r["method"]))) for _, r in frame.iterrows()]
+    rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
+    rows["score"] = rows["score"].where(rows["status"] == "done")
+    groups = rows.groupby(["data.name", "method", "place"])
+    divisions = groups["partition.beta"].nunique(dropna=False)
+    whole = divisions == divisions.groupby("data.name").transform("max")
+    return groups["score"].apply(lambda of: of.mean(skipna=False)).where(whole).reset_index()
 
 
 def choose_place(of: pd.DataFrame) -> int:
@@ -110,9 +119,21 @@ def choose_place(of: pd.DataFrame) -> int:
     return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
 
 
-def choose_places(rows: pd.DataFrame) -> dict[str, int]:
-    """Choose method -> place of its candidate by `choose_place`."""
-    return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
+def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """Choose dataset -> method -> place of its candidate by `choose_place`, without methods that keep the first."""
+    found: dict[str, dict[str, int]] = {}
+    for (data, method), of in rows.dropna().groupby(["data.name", "method"]):
+        if (place := choose_place(of)) != FIRST:
+            found.setdefault(str(data), {})[str(method)] = place
+    return found
+
+
+def print_rate_choice(path: str, views: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Print the scores of a stored search and the places that they choose; `views` are those of `read_rate_scores`."""
+    rows = read_rate_scores(read_stored_table(path), views)
+    wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
+    print(format_markdown(wide.reset_index().map(str)) + "\n")
+    print(choose_rates(rows))
 
 
 def _set_chosen(arm: Variant) -> Variant:
@@ -140,12 +161,5 @@ TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
 # fmt: on
 
 
-def _print_choice(path: str) -> None:
-    rows = read_rate_scores(read_stored_table(path))
-    wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
-    print(format_markdown(wide.map(str)) + "\n")
-    print({name: place for name, place in choose_places(rows).items() if place != FIRST})
-
-
 if __name__ == "__main__":
-    run_on_named_studies(_print_choice)
+    run_on_named_studies(print_rate_choice)

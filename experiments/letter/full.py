@@ -131,12 +131,8 @@ LETTER_FULL_ADAM_WEIGHTS = make_item("letter-full-adam-weights", "FedCL letter, 
                                      lambda scale: _make_adam_grid(scale, SNRS[scale]), SNR, figures=())
 # fmt: on
 
-PLAIN_ARMS = {
-    **dict.fromkeys(("fedcl bounded features", "fedproto bounded features"), "bounded features"),
-    **dict.fromkeys(("fedcl public setting", "fedproto public setting"), "public setting"),
-    **dict.fromkeys(("fedcl one update", "fedproto one update"), "one update"),
-}
-"""Variants of `letter-readings` that change both arms -> the reading."""
+PAIRED = ("fedcl bounded features", "fedcl public setting", "fedcl one update")
+"""Variants of `letter-readings` whose change FedProto has, too."""
 
 
 def judge_full_methods(frame: pd.DataFrame) -> Iterator[Row]:
@@ -209,7 +205,7 @@ def judge_readings(frame: pd.DataFrame) -> Iterator[Row]:
         found = tabulate_by_seed(frame, number)
         base = found["fedcl"] - found["fedproto"]
         for name in [name for name in found if name.startswith("fedcl")]:
-            rival = name.replace("fedcl", "fedproto") if name in PLAIN_ARMS else "fedproto"
+            rival = name.replace("fedcl", "fedproto") if name in PAIRED else "fedproto"
             lead = found[name] - found[rival]
             title = "no reading gives a lead of 10 points over FedProto"
             yield decide(title, f"{name}{place}", lead, 10, above=False)

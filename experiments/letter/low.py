@@ -124,11 +124,11 @@ LETTER_LOW = make_item(
 
 HEAVY = (4.0, 16.0, 64.0)
 """Weights of `letter-scg`: lambda 1/16, 1/4 and 1 of Eq. 10's sum."""
-SCG_SNRS = {"smoke": (0.0, 9.0), "small": (0.0, 9.0), "paper": (0.0, 9.0)}
+SCG_SNRS = (0.0, 9.0)
 
 
 def _make_scg(scale: str) -> Grid:
-    return Grid(base(scale), {SNR: SCG_SNRS[scale], LAMBDA: HEAVY, "seed": SEEDS[scale]})
+    return Grid(base(scale), {SNR: SCG_SNRS, LAMBDA: HEAVY, "seed": SEEDS[scale]})
 
 
 LETTER_SCG = make_item(

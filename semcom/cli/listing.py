@@ -23,7 +23,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import build_encoder, own_features
 from semcom.packages import find_installed_packages
 from semcom.registry import find_entry
-from semcom.runs.request.section_options import find_options_class
+from semcom.runs.request.section_options import NAMING, find_options_class
 
 if typing.TYPE_CHECKING:
     from semcom.methods.base import Method
@@ -83,8 +83,11 @@ def list_details(what: str, name: str) -> str:
         return _list_files(name)
     if name in _list_beside(what):
         return "\n".join(_list_head(name, _list_beside(what)[name]))
-    entry = find_entry(find_listed(what), name)
-    return "\n".join(_DETAILS[what](name, entry))
+    registry = find_listed(what)
+    entry = find_entry(registry, name)
+    field = next((field for field, named in NAMING.items() if named is registry), None)
+    describe = _DETAILS.get(what) or (partial(_list_owner, field) if field else _list_documented)
+    return "\n".join(describe(name, entry))
 
 
 def find_listed(what: str) -> Registry[Any]:
@@ -165,14 +168,10 @@ def _read_traits(method: type[Method]) -> dict[str, str]:
 # -- what has options ------------------------------------------------------------------------------------------------
 
 
-def _list_owner(owner: str) -> Callable[[str, Any], list[str]]:
-    """Make the function that describes an owner of options, which the field `owner` names."""
-
-    def tell(name: str, entry: type) -> list[str]:
-        head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
-        return [*head, "", *_list_options(find_options_class(owner, name), owner.partition(".")[0], "options")]
-
-    return tell
+def _list_owner(field: str, name: str, entry: type) -> list[str]:
+    """Describe an owner of options, which a field names."""
+    options = _list_options(find_options_class(field, name), field.partition(".")[0], "options")
+    return [*_list_documented(name, entry), "", *options]
 
 
 def _list_options(cls: type, section: str, title: str) -> list[str]:
@@ -305,24 +304,14 @@ def _list_documented(name: str, entry: object) -> list[str]:
 
 
 _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
-    **dict.fromkeys(("augmentations", "schedulers", "tasks"), _list_documented),
     "methods": _list_method,
-    "channels": _list_owner("channel.kind"),
-    "partitions": _list_owner("partition.kind"),
-    "datasets": _list_owner("data.name"),
-    "accesses": _list_owner("air.access"),
-    "compressions": _list_owner("air.compress"),
-    "privacies": _list_owner("air.privacy"),
-    "rates": _list_owner("air.rate"),
-    "places": _list_owner("network.kind"),
-    "path-losses": _list_owner("network.path_loss"),
-    "speeds": _list_owner("network.speeds"),
     "encoders": _describe_encoder,
     "heads": _describe_head,
     "experiments": _list_experiment,
     "figures": _list_figure,
     "kinds": _list_kind,
 }
+"""Name of a list -> how an entry is described; others by the options that it owns, if a field names it."""
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ scaling of colours with which their weights were trained, so that a file of thes
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -71,21 +70,13 @@ def resnet34_imagenet(channels: int, features: int) -> nn.Module:
 
 @for_stacks
 class Normalise(nn.Module):
-    """A layer `[..., c, h, w] -> [..., c, h, w]` from images in [-1, 1] to (x - mean) / deviation of x in [0, 1].
-
-    Args:
-        mean, deviation: of each of the three colours; those of ImageNet are torchvision's.
-    """
-
-    def __init__(self, mean: Sequence[float] = MEAN, deviation: Sequence[float] = DEVIATION) -> None:
-        super().__init__()
-        self.mean, self.deviation = tuple(mean), tuple(deviation)
+    """A layer `[..., c, h, w] -> [..., c, h, w]` of images in [-1, 1] to (x - `MEAN`) / `DEVIATION` of x in [0, 1]."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale the colours; of images with one colour, it is all three."""
-        colours = x.expand(*x.shape[:-3], len(self.mean), *x.shape[-2:]).unbind(-3)
+        colours = x.expand(*x.shape[:-3], len(MEAN), *x.shape[-2:]).unbind(-3)
         # Colour by colour with numbers of the host: a tensor of them would be copied to a GPU in every step.
-        scales = zip(colours, self.mean, self.deviation, strict=True)
+        scales = zip(colours, MEAN, DEVIATION, strict=True)
         return torch.stack([(colour + (1 - 2 * m)) / (2 * d) for colour, m, d in scales], -3)
 
 

@@ -44,7 +44,7 @@ def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> b
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 
 
-def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
+def read_weights(path: str) -> dict[str, Tensor]:
     """Read tensors by name from a file that ends in .safetensors, or else from a file of `torch.save`, on the CPU.
 
     The latter is read for its tensors only, never as code. They may be under the name `state_dict`.
@@ -59,12 +59,12 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
             else:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise ConfigError(f"{field}: {path!r} cannot be read: {error.strerror or error}") from None
+        raise ConfigError(f"model.weights: {path!r} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # of a damaged file torch raises half a dozen kinds
-        raise ConfigError(f"{field}: {path!r} is no file of weights ({type(error).__name__})") from None
+        raise ConfigError(f"model.weights: {path!r} is no file of weights ({type(error).__name__})") from None
     found = found.get("state_dict", found) if isinstance(found, dict) else found
     if not (isinstance(found, dict) and found and all(isinstance(t, Tensor) for t in found.values())):
-        raise ConfigError(f"{field}: {path!r} holds no tensors by name; store a `state_dict()`")
+        raise ConfigError(f"model.weights: {path!r} holds no tensors by name; store a `state_dict()`")
     return found
 
 

@@ -20,6 +20,7 @@ from semcom.studies.experiment import Grid
 from semcom.studies.results.archive import pack_archive
 from semcom_papers.experiments import benchmark as of
 from semcom_papers.experiments import benchmark_ends as end
+from semcom_papers.experiments.fedcosr.rates import choose_rates, read_rate_scores
 from semcom_papers.experiments.hypotheses import JUDGES
 from semcom_papers.experiments.verdicts import OPEN, PENDING, REFUTED, SUPPORTED
 from semcom_papers.figures import benchmark as figure
@@ -91,11 +92,11 @@ def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_tha
     ]
     rows += [_score("local", 3, 0.72), _score("local", 3, 0.74, beta=0.5)]
     rows += [_score("local", 4, 0.9)]  # in one division alone
-    scores = of.read_benchmark_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
+    found = read_rate_scores(pd.DataFrame(rows), of.VIEWS)
+    scores = found.set_index(["method", "place"])["score"]
     assert scores["local", 3] == pytest.approx(73) and scores[[("scaffold", 0), ("local", 4)]].isna().all()
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts
-    found = of.choose_rates(of.read_benchmark_scores(pd.DataFrame(rows)))
-    assert found == {"cifar10": {"local": 3, "scaffold": 2, "fedproto": 1}}
+    assert choose_rates(found) == {"cifar10": {"local": 3, "scaffold": 2, "fedproto": 1}}
 
 
 def test_run_guesses_at_chance_or_where_all_clients_have_one_accuracy() -> None:

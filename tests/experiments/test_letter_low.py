@@ -105,8 +105,8 @@ def test_scores_are_means_over_seeds_and_wait_for_all_runs() -> None:
 
 def test_the_rate_that_is_chosen() -> None:
     rows = [("moon", 0, 10.0), ("moon", 1, 60.0), ("moon", 2, 61.0), ("fedcosr", 0, 79.6), ("fedcosr", 1, 80.0)]
-    frame = pd.DataFrame(rows, columns=["arm", "place", "score"])
-    assert fedcosr_rates.choose_places(frame) == {"moon": 2, "fedcosr": 0}
+    frame = pd.DataFrame(rows, columns=["method", "place", "score"]).assign(**{"data.name": "cifar10"})
+    assert fedcosr_rates.choose_rates(frame) == {"cifar10": {"moon": 2}}
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,7 @@ def test_the_rate_that_is_chosen() -> None:
         (
             "fedcosr-rates",
             fedcosr_rates.CHOSEN,
-            lambda frame: {
-                name: place
-                for name, place in fedcosr_rates.choose_places(fedcosr_rates.read_rate_scores(frame)).items()
-                if place
-            },
+            lambda frame: fedcosr_rates.choose_rates(fedcosr_rates.read_rate_scores(frame))["cifar10"],
         ),
     ],
 )

@@ -21,7 +21,7 @@ from semcom.methods.parts.kinds import Kind
 from semcom.methods.parts.passes import pass_training_images
 
 
-def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:
+def linear_classifiers(world: World, pop: Population, kind: Kind) -> dict[str, Tensor]:
     """Fit each client's classifier to its own training features, which pass the training link once.
 
     Returns:
@@ -30,7 +30,7 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
     """
     n, c, d = len(pop.ids), world.classes, world.features
     weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
-    for at, (features, labels) in _gather_features(world, pop, stream).items():
+    for at, (features, labels) in _gather_features(world, pop).items():
         classes = np.unique(labels)
         weight[at, classes], bias[at, classes] = fit_linear_classifiers(kind, features, labels)
     # A client's numbers are zero on every rank but its own.
@@ -64,7 +64,7 @@ def fit_linear_classifiers(kind: Kind, features: np.ndarray, labels: np.ndarray)
     return weight, bias
 
 
-def _gather_features(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def _gather_features(world: World, pop: Population) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Gather training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by position in `pop`."""
     heard: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
 
@@ -73,5 +73,5 @@ def _gather_features(world: World, pop: Population, stream: str) -> dict[int, tu
         for i, at in enumerate(where.tolist()):
             heard.setdefault(at, []).append((x[i][real[i]], y[i][real[i]]))
 
-    pass_training_images(world, pop, note, stream)
+    pass_training_images(world, pop, note, "classifiers")
     return {at: (np.concatenate([x for x, _ in of]), np.concatenate([y for _, y in of])) for at, of in heard.items()}

@@ -201,7 +201,6 @@ def execute_sweep(
     track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    check_workers(jobs, backend, gpus_per_run)
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry, own = _choose_training(plan, train, track)
