@@ -57,6 +57,13 @@ set_start_method("forkserver", force=True)  # workers of joblib, which are asked
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to an empty folder, and back after the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def own_generator() -> Iterator[None]:
     """Seed torch's generator for the draws of a test, which leave no trace."""
     with torch.random.fork_rng(devices=[]):

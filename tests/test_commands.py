@@ -109,9 +109,8 @@ def long(page: str) -> bool:
     "page",
     [page for page in PAGES if any(b.language != "python" for b in blocks(page, True)) and not long(page)],
 )
-def test_blocks_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
+def test_blocks_run_as_they_stand(page: str, here: Path) -> None:
+    (here / "experiments").symlink_to(ROOT / "experiments")
     for block in blocks(page, True):
         if block.language == "python":
             Path(block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
@@ -141,11 +140,8 @@ def accept(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page, False))])
-def test_blocks_that_are_not_run_are_requests_that_are_accepted(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
+def test_blocks_that_are_not_run_are_requests_that_are_accepted(page: str, here: Path) -> None:
+    (here / "data").mkdir()
     for block in blocks(page, False):
         for command in words(block.text.replace("/shared/", "").replace("&\n", "\n")):
             if not {"city.npz", "mine.py", "--from-pfllib"} & set(command):  # files of the reader's

@@ -22,8 +22,7 @@ def test_every_function_has_an_example() -> None:
 
 @pytest.mark.usefixtures("thin")
 @pytest.mark.parametrize("name", SHOWN)
-def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_examples(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_depends", {})  # what an example declares is not for what other tests register
     runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     for test in doctest.DocTestFinder(recurse=False).find(getattr(semcom, name), name, globs={}):

@@ -206,15 +206,14 @@ def test_who_shows_it_is_an_arm(heading: str) -> None:
 
 
 @pytest.fixture
-def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
+def examples(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
     """The page's examples as files, by name; what they register is forgotten afterwards."""
     monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
     found = {}
     for block in re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
-        path = tmp_path / block.partition("\n")[0].removeprefix("# ")
+        path = here / block.partition("\n")[0].removeprefix("# ")
         path.write_text(block, encoding="utf-8")
         found[path.stem] = path
-    monkeypatch.chdir(tmp_path)
     yield found
 
 

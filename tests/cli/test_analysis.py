@@ -15,16 +15,15 @@ from tests.studies.folders import begin, config, simple
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """Two methods at two SNRs with three seeds, and one run that failed."""
     for snr in (0.0, 9.0):
         for seed, accuracy in enumerate((0.5, 0.55, 0.45)):
-            simple(tmp_path / "s", config("fedavg", seed, snr), [accuracy, accuracy])
-            simple(tmp_path / "s", config("fedcl", seed, snr), [accuracy + 0.1 + seed / 100, accuracy + 0.1])
-    begin(tmp_path / "s" / "bad", config("fedcl", 3, 9.0), [])
-    (tmp_path / "s" / "bad" / "error.txt").write_text("RunError: the loss is NaN\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "s"
+            simple(here / "s", config("fedavg", seed, snr), [accuracy, accuracy])
+            simple(here / "s", config("fedcl", seed, snr), [accuracy + 0.1 + seed / 100, accuracy + 0.1])
+    begin(here / "s" / "bad", config("fedcl", 3, 9.0), [])
+    (here / "s" / "bad" / "error.txt").write_text("RunError: the loss is NaN\n")
+    return here / "s"
 
 
 def told(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:

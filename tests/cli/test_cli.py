@@ -33,16 +33,8 @@ from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.setup import Setup
 from tests.terminal import on_pty
 
+pytestmark = pytest.mark.usefixtures("here")
 TRAIN = ["train", "fedavg", "--out", "out"]
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def read(*words: str) -> RunConfig:
@@ -467,10 +459,9 @@ class Leaving(FedAvg):
 @pytest.mark.parametrize("word", ["", "0", "'images are missing'"])
 @pytest.mark.parametrize("command", ["train test-leaving", "sweep --methods test-leaving --seeds 0 --out out"])
 def test_own_code_that_leaves_python_has_failed(
-    command: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, word: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "leaving.py").write_text(LEAVING.format(word))
-    monkeypatch.chdir(tmp_path)
+    (here / "leaving.py").write_text(LEAVING.format(word))
     few = "--clients 2" if command.startswith("train") else "--set clients=2"
     try:
         assert cli.main(f"{command} {few} --plugin leaving.py".split()) == 1

@@ -225,10 +225,7 @@ def test_last_stages_are_listed_with_the_heads(
     assert capsys.readouterr().out == "lr  Multinomial logistic regression; for --finish alone.\n"
 
 
-def test_a_dataset_in_the_user_s_own_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_dataset_in_the_user_s_own_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("own.npz")
     shapes = {"train": 1200, "test": 6}
     parts = {f"x_{part}": np.zeros((n, 5, 4), np.uint8) for part, n in shapes.items()}
@@ -242,7 +239,7 @@ def test_a_dataset_in_the_user_s_own_file(
     size, classes, _, options = capsys.readouterr().out.splitlines()
     assert size == f"{path}  1,200 training and 6 test images of 1x5x4" and options == "no options"
     assert classes.strip() == "3 classes: a, b, c"
-    assert cli.main(["list", "datasets", str(tmp_path)]) == 2
+    assert cli.main(["list", "datasets", str(here)]) == 2
     assert "train/ is missing" in capsys.readouterr().err
 
 

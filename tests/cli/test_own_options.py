@@ -168,13 +168,12 @@ def test_in_help_and_in_the_list(section: str, plugin: str, capsys: pytest.Captu
     assert f"  {line}" in capsys.readouterr().out.splitlines()
 
 
-def test_a_run_uses_them_all(plugin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_uses_them_all(plugin: str, here: Path) -> None:
     words = ["--clients", "2", "--train.rounds", "1", "--model.encoder", "dcgan-narrow", "--out", "out"]
     words += ["--device", "cpu", "--plugin"]
     own = [word for kind, flag, value, *_ in OWN.values() for word in (*kind.split(), flag, str(value))]
     assert cli.main(["train", "local", *words, plugin, *own]) == 0
-    stored = json.loads((tmp_path / "out" / "config.json").read_text())
+    stored = json.loads((here / "out" / "config.json").read_text())
     assert [stored[s]["options"][f.rpartition(".")[2]] for s, (_, f, *_) in OWN.items()] == [2.0, 12, 3]
     result = semcom.run(semcom.RunConfig(**{**vars(read(plugin, *words, plugin, *own))}))
     assert result.world.session.draws.federation.train.sizes.tolist() == [12, 12]

@@ -6,17 +6,15 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import semcom
 from semcom.cli import main as cli
 from semcom.runs.result.export import export_model
 
 
-def test_what_is_published_names_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_published_names_no_folder(here: Path) -> None:
     """Tables, LaTeX, figures, their numbers, the report and a model's card have the file's name."""
-    monkeypatch.chdir(tmp_path)
-    own = tmp_path / "of me" / "animals.npz"
+    own = here / "of me" / "animals.npz"
     own.parent.mkdir()
     images, labels = np.zeros((40, 8, 8, 3), np.uint8), np.arange(40) % 4
     np.savez(own, x_train=images, y_train=labels, x_test=images, y_test=labels)
@@ -31,7 +29,7 @@ def test_what_is_published_names_no_folder(tmp_path: Path, monkeypatch: pytest.M
     texts = {
         path.name: path.read_text() for path in map(Path, files) if path.suffix in (".csv", ".md", ".tex", ".html")
     }
-    assert [name for name, text in texts.items() if str(own.parent) in text or str(tmp_path) in text] == []
+    assert [name for name, text in texts.items() if str(own.parent) in text or str(here) in text] == []
     assert "animals.npz" in texts["bars.csv"] and "animals.npz" in texts["table.md"]
     assert f"SHA-256 {hashlib.sha256(own.read_bytes()).hexdigest()[:12]}" in texts["README.md"]
-    assert str(tmp_path) not in (table.parent / "results.md").read_text()
+    assert str(here) not in (table.parent / "results.md").read_text()

@@ -38,10 +38,7 @@ class Breaks(FedAvg):
 SMALL = "clients=2 partition.shots=4 train.rounds=3 model.encoder=dcgan-narrow device=cpu"
 
 
-def test_the_command_of_a_failed_run_repeats_it_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_of_a_failed_run_repeats_it_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("breaks.py").write_text(PLUGIN)
     Path("broken").touch()
     words = [word for setting in SMALL.split() for word in ("--set", setting)]
@@ -55,11 +52,11 @@ def test_the_command_of_a_failed_run_repeats_it_alone(
         "  RunError: round 2: ValueError: no such luck (breaks.py, line 16); last good state"
     )
     assert told[at + 2 : at + 4] == [
-        f'    File "{tmp_path / "breaks.py"}", line 16, in round',
+        f'    File "{here / "breaks.py"}", line 16, in round',
         '      raise ValueError("no such luck")',
     ]
     command = told[at + 4].removeprefix("  this run alone: ")
-    assert command == f"semcom train --config out/{key}/config.json --plugin {tmp_path / 'breaks.py'}"
+    assert command == f"semcom train --config out/{key}/config.json --plugin {here / 'breaks.py'}"
     Path("broken").unlink()
     assert cli.main(shlex.split(command)[1:]) == 0
     done = [path.name for path in Path("out").iterdir() if path.is_dir() and read_summary(path, path.name)]
@@ -87,12 +84,11 @@ NAMED = [
 def test_no_path_of_somebody_else_is_in_a_command_to_paste(
     plugins: tuple[str, ...],
     packed: bool,
-    tmp_path: Path,
+    here: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In `show` of a run and of a study with a failed one, and in a report, be it a folder or an archive."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
     strip_loaded(monkeypatch)
     for seed in (0, 1):
@@ -117,10 +113,7 @@ def test_no_path_of_somebody_else_is_in_a_command_to_paste(
     assert "--plugin FILE" in page and "read it first" in page and "--plugin /" not in page
 
 
-def test_a_page_and_a_report_have_no_other_command_than_that_of_a_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_page_and_a_report_have_no_other_command_than_that_of_a_sweep(here: Path) -> None:
     of = config("fedcl", 0, rounds=1)
     write(Path("s") / run_hash(of), of, [line(1, {"personal": scored((0.1, 0.2))})])
     record = {"experiment": "study", "scale": "own", "plugins": [], "set": {}, "axes": {"seed": [0]}}

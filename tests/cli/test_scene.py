@@ -37,13 +37,10 @@ def test_the_map_of_a_scene_that_ships(tmp_path: Path, capsys: pytest.CaptureFix
         (["munich", "--out", "a.npz", "--walk", "-1"], "walk: -1.0 is not a number from 0 to 100 m/s"),
     ],
 )
-def test_a_request_that_is_wrong(
-    words: list[str], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_request_that_is_wrong(words: list[str], why: str, capsys: pytest.CaptureFixture[str], here: Path) -> None:
     assert cli.main(["scene", *words]) == 2
     assert capsys.readouterr().err.startswith(f"semcom: error: {why}")
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 def test_without_a_ray_tracer_it_says_what_to_install(

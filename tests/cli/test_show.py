@@ -31,14 +31,13 @@ DONE, RUNNING, STOPPED, FAILED, TO_COME = range(5)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a sweep with a run in each state; the running one is so while `lock` is held."""
-    monkeypatch.chdir(tmp_path)
     usual = "semcom.studies.analysis.overview.list_default_fields"
     monkeypatch.setattr(
         usual, lambda asked: list_table_fields(semcom.resolve(asked))
     )  # whose stand-in leaves fields open
-    study = tmp_path / "s"
+    study = here / "s"
     configs = [config("fedcl", seed, 9.0, rounds=20) for seed in range(5)]
     warned = {**line(2), "warnings": {"x": "beware"}}
     tested = [line(r, {"personal": scored([r / 20, r / 20]), "global": scored([0.1, 0.1])}) for r in (10, 11, 12)]
@@ -248,12 +247,9 @@ def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: 
     assert list_changed_settings(found.courses[0].run) == {"channel.snr_db": 9.0, "train.rounds": 20, "clients": 2}
 
 
-def test_a_folder_that_nobody_swept_has_no_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_that_nobody_swept_has_no_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for method in ("fedcl", "fedavg"):
-        begin(tmp_path / "s" / method, config(method), [line(1)])
+        begin(here / "s" / method, config(method), [line(1)])
     text = told(capsys, "show s")
     assert "command" not in text and "varied    method=fedavg,fedcl" in text and "running   nothing" in text
     assert "2 of 8 rounds\n" in text and "received SNR and traffic: with the first run that is done" in text

@@ -18,9 +18,8 @@ from semcom.data.registry import DATASETS
 
 
 @pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wide(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs in an empty folder of its own, on a terminal of 120 columns."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
 

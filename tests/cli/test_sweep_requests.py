@@ -45,14 +45,13 @@ GOOD = {"axis": "channel.snr_db", "values": "(9.0,)", "method": "fedavg", "figur
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def plugin(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Writes a plug-in whose experiment `mine` leaves the file "trained" beside it as soon as it trains."""
-    monkeypatch.chdir(tmp_path)
     for registry in (EXPERIMENTS, FIGURES):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
     def write(**fields: str) -> str:
-        path = tmp_path / "mine.py"
+        path = here / "mine.py"
         path.write_text(PLUGIN.format(**GOOD | fields))
         return str(path)
 
@@ -102,10 +101,9 @@ FEW = "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partit
 
 
 @pytest.mark.usefixtures("thin")
-def test_later_methods_join_a_study_under_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_methods_join_a_study_under_its_settings(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside a method of a plug-in; in an experiment what is set is for such a method alone, and none joins it."""
     monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
-    monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(OWN)
     for out, methods, more in (("a", ("local", "fedavg"), ""), ("b", ("later-local", "fedavg"), "--plugin own.py")):
         for method in methods:
@@ -118,10 +116,7 @@ def test_later_methods_join_a_study_under_its_settings(tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("thin")
-def test_finished_runs_without_what_is_to_be_kept_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_finished_runs_without_what_is_to_be_kept_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seeds, what in (("0", ""), ("0,1", "weights"), ("0,1", "confusion"), ("0,1", "confusion")):
         keep = ["--keep", what] if what else []
         assert cli.main([*f"sweep --methods local {FEW} --out a --seeds {seeds}".split(), *keep]) == 0

@@ -77,22 +77,21 @@ def test_a_run_on_a_local_file(package: Any, tmp_path: Path) -> None:
     assert (tests == counts // 5).all() and found.owners is not None and np.bincount(found.owners).tolist() == [40] * 3
 
 
-def test_a_folder_counts_by_all_that_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_counts_by_all_that_it_holds(here: Path) -> None:
     """From whatever folder it is named, its table of labels too. With `files` the name is that of a kind."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine" / "train" / "images").mkdir(parents=True)
-    Image.new("L", (4, 4)).save(tmp_path / "mine" / "train" / "images" / "0.png")
-    (tmp_path / "csv").mkdir()
+    (here / "mine" / "train" / "images").mkdir(parents=True)
+    Image.new("L", (4, 4)).save(here / "mine" / "train" / "images" / "0.png")
+    (here / "csv").mkdir()
 
     def ask(**options: Any) -> semcom.RunConfig:
         return semcom.resolve(semcom.RunConfig("local", data=DataConfig("huggingface", options=options)))
 
     hashes: list[set[str]] = []
     for label in ("cat", "dog"):
-        (tmp_path / "mine" / "train" / "metadata.csv").write_text(label)
-        configs = [ask(path=path) for path in ("mine", "./mine", str(tmp_path / "mine"))]
-        assert {config.data.options.path for config in configs} == {str(tmp_path / "mine")}
-        assert {*configs[0].contents} == {str(tmp_path / "mine")}
+        (here / "mine" / "train" / "metadata.csv").write_text(label)
+        configs = [ask(path=path) for path in ("mine", "./mine", str(here / "mine"))]
+        assert {config.data.options.path for config in configs} == {str(here / "mine")}
+        assert {*configs[0].contents} == {str(here / "mine")}
         hashes.append({run_hash(config) for config in configs})
     assert hashes[0] != hashes[1] and {len(of) for of in hashes} == {1}
     assert ask(path="csv", files="mine/train/metadata.csv").data.options.path == "csv"

@@ -152,17 +152,15 @@ HOSTILE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_pickle_is_not_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_hostile_pickle_is_not_run(name: str, here: Path) -> None:
     RAN.clear()
     with pytest.raises(ValueError, match="^its pickle is not one of arrays: ") as stop:
         read_pickled_dictionary(HOSTILE[name])
     assert RAN == [] and os.listdir() == [] and "\n" not in str(stop.value)
 
 
-def test_those_pickles_do_run_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_pickles_do_run_elsewhere(here: Path) -> None:
     """Otherwise the test above would prove little."""
-    monkeypatch.chdir(tmp_path)
     for name in ("a call", "a call beside good arrays", "a call within a call", "eval"):
         RAN.clear()
         pickle.loads(HOSTILE[name])

@@ -98,7 +98,6 @@ def test_results_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_default_folder(here: Path) -> None:
     assert render("channel-snr")[1] == Path("channel-snr.png")
     assert all(isinstance(figure, Measured) for figure in FIGURES.values())

@@ -165,18 +165,16 @@ def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) ->
     assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["variant"]) == {"fedcl", "fedproto"}
 
 
-def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_defaults_take_the_largest_scale(stored: Stored, here: Path) -> None:
     for scale in ("smoke", "small"):
-        stored(scale=scale).rename(tmp_path / f"moved-{scale}")
-        (tmp_path / "results").mkdir(exist_ok=True)
-        (tmp_path / f"moved-{scale}").rename(tmp_path / "results" / f"letter-fig2b-{scale}")
+        stored(scale=scale).rename(here / f"moved-{scale}")
+        (here / "results").mkdir(exist_ok=True)
+        (here / f"moved-{scale}").rename(here / "results" / f"letter-fig2b-{scale}")
     assert render("letter-fig2b")[0] == Path("results/letter-fig2b-small/letter-fig2b.pdf")
     assert Path("results/letter-fig2b-small/letter-fig2b.png").is_file()
 
 
-def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_missing_results_name_the_command(here: Path) -> None:
     first = "run first: semcom sweep demo --scale smoke"
     with pytest.raises(ConfigError, match=rf"^results: none in results/demo-\*; give --results, or {first}$"):
         render("demo")
@@ -185,7 +183,7 @@ def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.Mo
         match=r"^results: nowhere has no sweep.json; run first: semcom sweep demo --scale smoke --out nowhere$",
     ):
         render("demo", results="nowhere")
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
@@ -228,14 +226,13 @@ def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_scales_of_other_names_are_found(stored: Stored, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     letter = EXPERIMENTS.get("letter-fig2b")
     own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
     monkeypatch.setattr("semcom_papers.experiments.letter.figures.FIG2B", own)
     folder = stored(scale="mine")
-    (tmp_path / "results").mkdir()
-    folder.rename(tmp_path / "results" / "letter-fig2b-mine")
+    (here / "results").mkdir()
+    folder.rename(here / "results" / "letter-fig2b-mine")
     assert render("letter-fig2b")[0] == Path("results/letter-fig2b-mine/letter-fig2b.pdf")
 
 

@@ -60,12 +60,11 @@ def _listen(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_no_file_is_not_read(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_is_not_read(kind: str, here: Path) -> None:
     """Whatever field names it; the whole disk is digested no more than a device that has no end."""
-    monkeypatch.chdir(tmp_path)
-    SPECIAL[kind](tmp_path / "it")
-    (tmp_path / "it.py").symlink_to("it")
-    (tmp_path / "it.safetensors").symlink_to("it")
+    SPECIAL[kind](here / "it")
+    (here / "it.py").symlink_to("it")
+    (here / "it.safetensors").symlink_to("it")
     split = {"kind": "file", "options": {"path": "it"}}
     fields = {
         "model.weights": [tiny(model={"weights": name}) for name in ("it", "it.safetensors")],
@@ -74,7 +73,7 @@ def test_what_is_no_file_is_not_read(kind: str, tmp_path: Path, monkeypatch: pyt
         "plugin": [tiny(plugins=["it.py"])],
     }
     if kind != "folder":
-        fields |= {"data.name": [tiny(data={"name": str(tmp_path / "it")})], "out": [tiny(out=str(tmp_path / "it"))]}
+        fields |= {"data.name": [tiny(data={"name": str(here / "it")})], "out": [tiny(out=str(here / "it"))]}
     for field, requests in fields.items():
         for request in requests:
             with refuses(field):

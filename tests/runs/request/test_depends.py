@@ -690,14 +690,13 @@ MAGIC = {
 
 @pytest.mark.parametrize("kind", MAGIC)
 def test_a_cell_counts_that_changes_what_a_method_rests_on(
-    kind: str, notebook: Callable[[], Notebook], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, notebook: Callable[[], Notebook], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each cell is executed with one number and with another one, in kernels of their own."""
     monkeypatch.setattr(torch.nn.functional, "celu", torch.nn.functional.celu)  # a cell sets another
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(here))
     for number in (3, 4):
-        (tmp_path / f"used_by_star_{number}.py").write_text(f"COUNT = {number}\n")
+        (here / f"used_by_star_{number}.py").write_text(f"COUNT = {number}\n")
     text, words = MAGIC[kind]
     lists = "LEVELS = []\ndef configure(n):\n    global RATE\n    RATE = n\nconfigure(0)"
     method = OWN.replace("helper()", "helper(), LEVELS, RATE, torch")

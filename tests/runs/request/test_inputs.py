@@ -292,30 +292,29 @@ FILES: dict[str, tuple[Callable[..., Path], Callable[[str], dict[str, Any]]]] = 
 
 
 @pytest.mark.parametrize("field", FILES)
-def test_files_count_by_content_and_not_by_place(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_count_by_content_and_not_by_place(field: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, fields = FILES[field]
-    monkeypatch.chdir(tmp_path)
 
     def found(name: str) -> RunConfig:
         return with_plugin(method="local", **fields(name))
 
-    write(tmp_path / "set.npz")
+    write(here / "set.npz")
     config = found("set.npz")
-    place = str(tmp_path / "set.npz")
+    place = str(here / "set.npz")
     assert place in json.dumps(to_dict(config)) and list(config.contents) == [place]
-    (tmp_path / "other").mkdir()
-    write(tmp_path / "other" / "copy.npz")
+    (here / "other").mkdir()
+    write(here / "other" / "copy.npz")
     assert run_hash(found("other/copy.npz")) == run_hash(config)
-    monkeypatch.chdir(tmp_path / "other")
+    monkeypatch.chdir(here / "other")
     assert resolve(from_dict(to_dict(config))) == config, "it can be repeated from another folder"
-    write(tmp_path / "set.npz", level=9)
-    changed = run_hash(found(str(tmp_path / "set.npz")))
+    write(here / "set.npz", level=9)
+    changed = run_hash(found(str(here / "set.npz")))
     assert changed != run_hash(config)
-    before = (tmp_path / "set.npz").stat()
-    write(tmp_path / "set.npz", level=7)
-    os.utime(tmp_path / "set.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps its time does
-    assert (tmp_path / "set.npz").stat().st_size == before.st_size
-    assert run_hash(found(str(tmp_path / "set.npz"))) != changed
+    before = (here / "set.npz").stat()
+    write(here / "set.npz", level=7)
+    os.utime(here / "set.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps its time does
+    assert (here / "set.npz").stat().st_size == before.st_size
+    assert run_hash(found(str(here / "set.npz"))) != changed
 
 
 def test_paths_are_stored_for_any_folder(
@@ -340,10 +339,9 @@ def test_the_images_behind_a_link_to_a_folder_count(tmp_path: Path) -> None:
     assert run_hash(with_plugin(method="local", data=DataConfig(name=str(tmp_path / "set")))) != run_hash(config)
 
 
-def test_a_known_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_known_name_is_no_path(here: Path) -> None:
     before = with_plugin(method="local")
-    images(tmp_path / "digits")
+    images(here / "digits")
     assert with_plugin(method="local") == before and before.data.name == "digits" and before.contents == {}
 
 
@@ -397,34 +395,31 @@ OWNERS: dict[str, tuple[Registry[Any], type, Callable[[Any], RunConfig]]] = {
 
 @pytest.mark.parametrize("section", OWNERS)
 @pytest.mark.parametrize("hint", [Path, Path | None])
-def test_a_file_that_an_option_names_counts_by_its_content(
-    section: str, hint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_an_option_names_counts_by_its_content(section: str, hint: Any, here: Path) -> None:
     registry, parent, request = OWNERS[section]
     default, name = None if hint == Path | None else Path("weights.pt"), "Hyper" if section == "hyper" else "Options"
     base = getattr(parent, name)
     options = dataclasses.make_dataclass("Options", [("weights", hint, default)], bases=(base,), frozen=True)
     registry.register("test-own")(type("Own", (parent,), {name: options}))
     try:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "weights.pt").write_bytes(b"one")
-        (tmp_path / "deep").mkdir()
-        (tmp_path / "deep" / "copy.pt").write_bytes(b"one")
+        (here / "weights.pt").write_bytes(b"one")
+        (here / "deep").mkdir()
+        (here / "deep" / "copy.pt").write_bytes(b"one")
         first = resolve(request({"weights": "weights.pt"}))
-        absolute = str(tmp_path / "weights.pt")
+        absolute = str(here / "weights.pt")
         assert {name for name in first.contents if not name.startswith(CODE)} == {absolute}
-        assert run_hash(first) == run_hash(resolve(request({"weights": tmp_path / "deep" / "copy.pt"})))
+        assert run_hash(first) == run_hash(resolve(request({"weights": here / "deep" / "copy.pt"})))
         assert run_hash(from_dict(json.loads(json.dumps(to_dict(first))))) == run_hash(first)
         if default is not None:
             assert run_hash(resolve(request(None))) == run_hash(first)
-        (tmp_path / "weights.pt").write_bytes(b"two")
+        (here / "weights.pt").write_bytes(b"two")
         assert run_hash(resolve(request({"weights": absolute}))) != run_hash(first)
         with pytest.raises(ConfigError, match=r"weights: '.*weights\.pt' is not what it was when this configuration"):
             resolve(first)
         with refuses(f"{section}.weights", "'' is no path"):
             resolve(request({"weights": ""}))
         folder = resolve(request({"weights": "deep"}))
-        (tmp_path / "deep" / "more.pt").touch()
+        (here / "deep" / "more.pt").touch()
         assert run_hash(resolve(request({"weights": "deep"}))) != run_hash(folder), "of a folder, all files count"
     finally:
         registry._added.pop("test-own")

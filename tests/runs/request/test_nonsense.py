@@ -36,6 +36,7 @@ from semcom.runs.request.section_options import OWNERS, find_options_class
 from semcom.runs.rounds.runner import run
 from tests import worlds
 
+pytestmark = pytest.mark.usefixtures("here")
 LONG = int(os.environ.get("SEMCOM_EXAMPLES", 0))
 """Examples of a long run (0: those of the test suite, the same every time)."""
 
@@ -258,11 +259,6 @@ FORESEEN = (type(None), ConfigError, RunError, Diverged, MemoryError)
 def one_line(error: Exception) -> None:
     text = str(error)
     assert text and text.isprintable() and len(text) <= 1010, repr(text)
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @examples(200)

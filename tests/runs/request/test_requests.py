@@ -70,9 +70,8 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
     assert list_identity_differences(whole, other) == ["hyper.mu: 1.0 there, 1 here"]
 
 
-def test_a_relative_folder_is_that_of_the_process_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert resolve(worlds.request(out="out")).out == str(tmp_path / "out")
+def test_a_relative_folder_is_that_of_the_process_that_asked(here: Path) -> None:
+    assert resolve(worlds.request(out="out")).out == str(here / "out")
 
 
 @pytest.mark.parametrize("value", [3, "print", [print], False])

@@ -157,21 +157,20 @@ ENDS = [(2, 130, "interrupted"), *((n, 75, f"stopped by {signal.Signals(n).name}
 
 @pytest.mark.parametrize(("number", "status", "word"), ENDS)
 def test_the_command_says_what_is_kept(
-    number: int, status: int, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    number: int, status: int, word: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     def told(line: dict[str, Any]) -> None:
         if line["round"] == 3:
             os.kill(os.getpid(), number)
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("semcom.runs.rounds.progress.RoundProgress.__call__", lambda self, line: told(line))
     words = "train fedavg --clients 2 --partition.shots 4 --train.rounds 5 --channel.kind ideal --device cpu --out out"
     before = signal.getsignal(number)
     assert cli.main(words.split()) == status
     assert signal.getsignal(number) == before, "the handler is the process's own again"
-    path = tmp_path / "out" / CHECKPOINT
+    path = here / "out" / CHECKPOINT
     assert capsys.readouterr().err == f"semcom: {word}; last good state: round 3, in {path}\n"
-    assert kept(tmp_path / "out") == 3
+    assert kept(here / "out") == 3
 
 
 @pytest.mark.parametrize(

@@ -132,8 +132,7 @@ def load_it(run: str, **asked: object) -> int:
     return 0
 
 
-def test_loading_executes_on_the_users_word(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_loading_executes_on_the_users_word(study: Path, here: Path) -> None:
     (run,) = map(str, study.iterdir())
     shutil.copy(study.parent / "owned.py", "owned.py")
     given = partial(load_it, plugins=("owned.py",))
@@ -147,11 +146,8 @@ def test_loading_executes_on_the_users_word(study: Path, tmp_path: Path, monkeyp
         assert process.wait() != 0, "another content is another run"
 
 
-def test_a_summary_that_names_a_file_as_its_method_or_experiment_is_only_text(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_summary_that_names_a_file_as_its_method_or_experiment_is_only_text(study: Path, here: Path) -> None:
     """`.py` names are looked up as experiments where a user gives them; nothing that is stored is looked up so."""
-    monkeypatch.chdir(tmp_path)
     shutil.copytree(study, "study")
     Path("owned.py").write_text(PLUGIN)
     (run,) = Path("study").iterdir()

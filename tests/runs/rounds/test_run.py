@@ -188,19 +188,18 @@ def unusable(good: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(here: Path) -> None:
     """Nothing in the folder changes, although another chunk would be stored, and nothing in the file is executed."""
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "out"
+    folder = here / "out"
     config = worlds.request("local", out=str(folder))
     interrupt(config, 3)
     good, rng = (folder / CHECKPOINT).read_bytes(), random.Random(0)
     wrong: dict[str, bytes] = {"half": good[: len(good) // 2], "empty": b"", "text": b"text", "longer": good + b"."}
     for name, content in unusable(stored(config)).items():
-        checkpoint.save_checkpoint(tmp_path / "made", content)
-        wrong[name] = (tmp_path / "made").read_bytes()
-    torch.save(Bomb(), tmp_path / "made")
-    wrong["a bomb"] = (tmp_path / "made").read_bytes()
+        checkpoint.save_checkpoint(here / "made", content)
+        wrong[name] = (here / "made").read_bytes()
+    torch.save(Bomb(), here / "made")
+    wrong["a bomb"] = (here / "made").read_bytes()
     for at in rng.sample(range(len(good)), 5):
         wrong[f"bit {at}"] = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
     for name, data in wrong.items():
@@ -211,7 +210,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
         assert f"{folder / CHECKPOINT}: " in one_line(error.value), name
         assert re.search("move (it|this one) away,? to start again$", str(error.value)), name
         assert snapshot(folder) == before and not Path("exploded").exists(), name
-    torch.load(tmp_path / "made", weights_only=False)
+    torch.load(here / "made", weights_only=False)
     assert Path("exploded").exists(), "the bomb was a dud"
     (folder / CHECKPOINT).write_bytes(good)
     assert len(run(config).metrics) == 6

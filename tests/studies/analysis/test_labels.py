@@ -29,9 +29,8 @@ from tests.studies.folders import config, line, simple, write
 
 
 @pytest.fixture(autouse=True)
-def tables_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def tables_stay(here: Path) -> Iterator[None]:
     """What is read, tabulated and drawn leaves the tables of names as they are."""
-    monkeypatch.chdir(tmp_path)
     before = {name: copy.deepcopy(value) for name, value in vars(names).items() if name.isupper()}
     yield
     assert {name: getattr(names, name) for name in before} == before

@@ -138,21 +138,20 @@ def broken(config: RunConfig) -> None:
     raise ValueError("no such luck\nat all")
 
 
-def test_a_failure_is_told_with_its_place_and_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_failure_is_told_with_its_place_and_the_command(here: Path) -> None:
     (run,) = [config("fedavg", 0)]
-    write_stored_config(tmp_path / "a b", run)
+    write_stored_config(here / "a b", run)
     text = "ValueError: no such luck\n\nTraceback (most recent call last):\n"
     ours, theirs = Path(failures.__file__), Path(os.__file__)
     frames = [
         (ours, 3, "run", "return broken()"),
-        (tmp_path / "own.py", 5, "broken", "raise it"),
+        (here / "own.py", 5, "broken", "raise it"),
         (theirs, 9, "f", "x"),
     ]
     for file, number, function, code in frames:
         text += f'  File "{file}", line {number}, in {function}\n    {code}\n    ^^^^~~~\n'
     chained = "\n\nDuring ...:\n\nTraceback (most recent call last):\n" + '  File "/z/late.py", line 1, in f\n    y\n'
-    (tmp_path / "a b" / "error.txt").write_text(text + "ValueError: no such luck" + chained + "RunError: later\n")
+    (here / "a b" / "error.txt").write_text(text + "ValueError: no such luck" + chained + "RunError: later\n")
     failure = Failure("fedavg, seed=0, aa", Path("a b"), "ValueError: no such luck")
     assert report_failures([failure]).splitlines() == [
         "FAILED fedavg, seed=0, aa",

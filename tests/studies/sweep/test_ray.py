@@ -156,20 +156,19 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, fake_run: Run, monkeypatch:
         sweep("demo", out=tmp_path, backend="ray", train=fake_run)
 
 
-def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_says_why_nothing_is_left(here: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of another machine, a run that another process keeps, and a full disk."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(on_ray, "LOCK_S", 0.1)
     monkeypatch.setattr(on_ray, "TICK_S", 0.1)
-    config = next(iter(make_plan("demo", out=tmp_path / "r").runs.values()))
+    config = next(iter(make_plan("demo", out=here / "r").runs.values()))
     monkeypatch.setattr(on_ray, "attempt_run", attempt := Attempt())
 
     def why() -> str:
-        return on_ray._carry_out(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._read_version())[1]
+        return on_ray._carry_out(to_dict(config), fake_run, None, str(here / "nowhere"), on_ray._read_version())[1]
 
     assert "is not the folder of the sweep on" in why() and attempt.times == 0
-    (tmp_path / "r").mkdir()
-    (tmp_path / "r" / "sweep.json").touch()
+    (here / "r").mkdir()
+    (here / "r" / "sweep.json").touch()
     attempt.error = BusyError("out: another process is running")
     assert why() == "out: another process is running" and attempt.times >= 2
     attempt.error = OSError(28, "No space left on device")
@@ -178,13 +177,12 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     assert why() == ""
 
 
-def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_says_what_it_lacks(here: Path) -> None:
     """Another version, no plug-in, one that fails, one of another content."""
-    monkeypatch.chdir(tmp_path)  # and back: what is asked goes to the folder of the sweep
-    own, place = on_ray._read_version(), str(tmp_path)
-    (tmp_path / "whole.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-whole')(len)\n")
-    (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
-    whole, fails, gone_one = (str(tmp_path / name) for name in ("whole.py", "fails.py", "gone.py"))
+    own, place = on_ray._read_version(), str(here)  # and back: what is asked goes to the folder of the sweep
+    (here / "whole.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-whole')(len)\n")
+    (here / "fails.py").write_text("import nothing_of_this_name\n")
+    whole, fails, gone_one = (str(here / name) for name in ("whole.py", "fails.py", "gone.py"))
 
     def why(version: str, *plugins: str, digest: str | None = None) -> str:
         return on_ray._find_lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
@@ -212,19 +210,18 @@ def sweep_on_own_ray() -> int:
 
 
 def test_a_ray_of_our_own_listens_to_this_machine_alone(
-    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+    here: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All processes that the sweep starts, from the first to the last. It does not begin where Ray is imported."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")
     with watch_doors() as opened, Forked(sweep_on_own_ray) as process:
         assert process.wait(400) == 0, process.stderr.read()
     assert {"gcs_server", "raylet"} <= {name for name, _, _ in opened} and len(opened) >= 5
     assert {address for _, address, _ in opened} == {"127.0.0.1"}
-    assert len(results(tmp_path / "own")) == 2
+    assert len(results(here / "own")) == 2
     importlib.import_module("ray")
     with watch_doors() as opened, refuses("backend", on_ray.LOOPBACK):
-        sweep("demo", out=tmp_path / "late", backend="ray", train=fake_run, methods="fedcl")
+        sweep("demo", out=here / "late", backend="ray", train=fake_run, methods="fedcl")
     assert not opened
 
 
@@ -308,14 +305,13 @@ def in_the_middle(out: Path, node: Node | None = None) -> Path:
 
 
 def test_signals_and_lost_workers_and_nodes_cost_no_result(
-    connected: Cluster, tmp_path: Path, own_names: None, monkeypatch: pytest.MonkeyPatch
+    connected: Cluster, here: Path, own_names: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep is stopped and started again, loses a worker, then a node: its results are those without Ray."""
     for name, real in REAL.items():
         monkeypatch.setattr(name, real)
-    monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(PLUGIN)
-    out, words, seen = tmp_path / "ray", ("--backend", "ray", "--out", "ray"), dict[str, Any]()
+    out, words, seen = here / "ray", ("--backend", "ray", "--out", "ray"), dict[str, Any]()
     assert carried_out("--out", "here")[0] == 0
 
     def stop() -> None:
@@ -349,7 +345,7 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(
         told = f"the {what} of run {run.name} is lost; it is tried again"
         assert any(line.endswith(told) for line in lines), "\n".join([told, *lines])
     found = results(out)
-    assert found == results(tmp_path / "here") and len(found) == 4
+    assert found == results(here / "here") and len(found) == 4
     reported = [line.split(", ")[-2] for line in lines if ", accuracy " in line]
     assert len(set(reported)) == len(reported), "none twice"
     # A run that ends while the sweep is being stopped has its result and no line.

@@ -456,10 +456,7 @@ def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
         sweep("demo", out=tmp_path / "r", train=fake_run)
 
 
-def test_a_scale_may_have_any_name(
-    tmp_path: Path, fake_run: Run, register: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_scale_may_have_any_name(here: Path, fake_run: Run, register: Callable[[Experiment], None]) -> None:
     register(mixed(scales={"mine": mixed().scales["smoke"]}))
     path = sweep("mixed", train=fake_run)
     assert path == Path("results/mixed-mine/results.parquet")
@@ -603,10 +600,9 @@ def list_workers(pid: int) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_workers_have_one_thread_and_end_with_their_sweep(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their runs are kept, and nothing is left that trains on; SIGKILL is in `test_kills`."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     Path("short.py").write_text(SHORT)
     with Forked(cli.main, ["sweep", "short.py", "--jobs", "2", "--out", "out"]) as process:
@@ -619,7 +615,7 @@ def test_workers_have_one_thread_and_end_with_their_sweep(
         process.send_signal(number)
         assert process.wait(30) == STATUS
         assert not psutil.wait_procs(family, timeout=10)[1]
-    for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
+    for metrics in (here / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
         assert not lines or load_checkpoint(path)["progress"]["round"] == len(lines)
 

@@ -40,10 +40,9 @@ STUDIES = [
 
 
 @pytest.fixture(autouse=True)
-def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def data(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     """An archive of digits with owners, a file that divides it, and resolving as it is."""
     monkeypatch.setattr("semcom.resolve", resolve)
-    monkeypatch.chdir(tmp_path)
     known, cut = digits(), digits().train_size
     owners = np.random.default_rng(0).integers(0, 6, len(known.labels))
     arrays = {"x": known.images[:, 0], "y": known.labels, "owners": owners}
