@@ -64,6 +64,28 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the names that a test registers."""
+    from semcom.channels import LINKS, PATH_LOSSES, PROFILES
+    from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
+    from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, PRIVACY, RATES, SPEEDS
+    from semcom.engine.air.schedulers import SCHEDULERS
+    from semcom.methods.registry import METHODS
+    from semcom.models.registry import ENCODERS, HEADS
+    from semcom.plots.kinds import KINDS
+    from semcom.plots.registry import FIGURES
+    from semcom.studies.registry import EXPERIMENTS
+    from semcom.tasks.registry import METRICS, TASKS
+
+    data, models = (DATASETS, PARTITIONS, AUGMENTATIONS), (METHODS, ENCODERS, HEADS)
+    air = (ACCESS, COMPRESSIONS, RATES, PRIVACY, PLACES, SPEEDS, SCHEDULERS)
+    registries: tuple[Any, ...] = (LINKS, PATH_LOSSES, PROFILES, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS)
+    for registry in (*data, *models, *air, *registries):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
+        monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+
+
+@pytest.fixture
 def own_generator() -> Iterator[None]:
     """Seed torch's generator for the draws of a test, which leave no trace."""
     with torch.random.fork_rng(devices=[]):

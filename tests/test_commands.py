@@ -30,9 +30,9 @@ from semcom.studies.registry import find_experiment
 from semcom.studies.sweep import divisions
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
-from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, own_names, read_page, sections
+from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, read_page, sections
 
-__all__ = ["own_names"]
+pytestmark = pytest.mark.usefixtures("own_names", "thin")
 SHELLS = ("bash", "sh", "shell", "console", "zsh")
 FOLLOWED = {
     **TESTED,

@@ -8,7 +8,6 @@ import json
 import math
 import re
 import runpy
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from pathlib import Path
@@ -206,15 +205,14 @@ def test_who_shows_it_is_an_arm(heading: str) -> None:
 
 
 @pytest.fixture
-def examples(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
+def examples(here: Path, own_names: None) -> dict[str, Path]:
     """The page's examples as files, by name; what they register is forgotten afterwards."""
-    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
     found = {}
     for block in re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
         path = here / block.partition("\n")[0].removeprefix("# ")
         path.write_text(block, encoding="utf-8")
         found[path.stem] = path
-    yield found
+    return found
 
 
 @pytest.mark.usefixtures("thin", "examples")

@@ -27,18 +27,9 @@ import pandas as pd
 import pytest
 
 import semcom
-from semcom.channels import LINKS, PATH_LOSSES
 from semcom.cli import main as cli
-from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
-from semcom.engine.air.schedulers import SCHEDULERS
-from semcom.methods.registry import METHODS
-from semcom.models.registry import ENCODERS
-from semcom.plots.kinds import KINDS
-from semcom.plots.registry import FIGURES
-from semcom.studies.registry import EXPERIMENTS
-from semcom.tasks.registry import METRICS, TASKS
 
+pytestmark = pytest.mark.usefixtures("own_names", "thin")
 ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
 MOVING, FLOWER = "docs/moving.md", "Keep your Flower app"
@@ -148,14 +139,6 @@ def smaller(text: str) -> str:
     for words, fewer in SMALLER.items():
         text = text.replace(words, fewer)
     return text
-
-
-@pytest.fixture(autouse=True)
-def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
-    data, air = (DATASETS, PARTITIONS, AUGMENTATIONS), (ACCESS, COMPRESSIONS, RATES, PLACES, SPEEDS, SCHEDULERS)
-    own = (METHODS, ENCODERS, *data, LINKS, PATH_LOSSES, *air, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS)
-    for registry in own:
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
 def read(folder: Path, name: str) -> Any:

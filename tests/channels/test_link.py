@@ -344,9 +344,8 @@ def test_gradients_of_free_features_are_those_of_the_receiver(power, stack):
 
 
 @pytest.fixture
-def nakagami(monkeypatch):
+def nakagami(own_names):
     """The example of `channels/link.py`: noise, equaliser, gradient and meter come from the base class."""
-    monkeypatch.setattr(LINKS, "_added", dict(LINKS._added))
 
     @LINKS.register("nakagami")
     class Nakagami(Link):

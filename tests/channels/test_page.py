@@ -12,18 +12,12 @@ import pytest
 import torch
 from scipy import special
 
-from semcom.channels import LINKS, PROFILES, link_options, make_link, theory
+from semcom.channels import link_options, make_link, theory
 
+pytestmark = pytest.mark.usefixtures("own_names")
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "channels.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(autouse=True)
-def own_names(monkeypatch):
-    """Forget the names that an example registers."""
-    for registry in (LINKS, PROFILES):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
 def run(marker: str) -> dict:

@@ -406,22 +406,17 @@ def test_sweep_draws_the_figure_of_its_table(
     assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
 
 
-def test_a_plugin_adds_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from semcom import METHODS
-
+def test_a_plugin_adds_a_name(tmp_path: Path, own_names: None, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         "from semcom import METHODS\nfrom semcom.methods.local import Local\n\n"
         '@METHODS.register("mine")\nclass Mine(Local):\n    """My own."""\n'
     )
-    try:
-        assert cli.main(["list", "methods", "--plugin", str(plugin)]) == 0
-        assert "mine" in capsys.readouterr().out
-        first = METHODS.get("mine")
-        config = read("mine", "--plugin", str(plugin), "--plugin", str(plugin))
-        assert config.plugins == (str(plugin),) and METHODS.get("mine") is first, "it was executed twice"
-    finally:
-        METHODS._added.pop("mine", None)
+    assert cli.main(["list", "methods", "--plugin", str(plugin)]) == 0
+    assert "mine" in capsys.readouterr().out
+    first = METHODS.get("mine")
+    config = read("mine", "--plugin", str(plugin), "--plugin", str(plugin))
+    assert config.plugins == (str(plugin),) and METHODS.get("mine") is first, "it was executed twice"
 
 
 def test_a_reader_that_leaves_early_is_no_traceback() -> None:
@@ -459,13 +454,10 @@ class Leaving(FedAvg):
 @pytest.mark.parametrize("word", ["", "0", "'images are missing'"])
 @pytest.mark.parametrize("command", ["train test-leaving", "sweep --methods test-leaving --seeds 0 --out out"])
 def test_own_code_that_leaves_python_has_failed(
-    command: str, word: str, here: Path, capsys: pytest.CaptureFixture[str]
+    command: str, word: str, here: Path, own_names: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "leaving.py").write_text(LEAVING.format(word))
     few = "--clients 2" if command.startswith("train") else "--set clients=2"
-    try:
-        assert cli.main(f"{command} {few} --plugin leaving.py".split()) == 1
-    finally:
-        METHODS._added.pop("test-leaving", None)
+    assert cli.main(f"{command} {few} --plugin leaving.py".split()) == 1
     said = capsys.readouterr()
     assert word.strip("'") in said.out + said.err and "SystemExit" in said.out + said.err

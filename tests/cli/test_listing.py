@@ -174,10 +174,7 @@ def test_a_class_without_source_has_no_docstrings() -> None:
     assert read_field_docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
 
 
-def test_hyperparameters_of_a_plugin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
+def test_hyperparameters_of_a_plugin(tmp_path: Path, own_names: None, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = tmp_path / "own_prox.py"
     plugin.write_text(
         "from dataclasses import dataclass\nfrom semcom import METHODS\nfrom semcom.methods.local import Local\n\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ import numpy as np
 import pytest
 
 import semcom
-from semcom.channels import LINKS
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
 from semcom.config.options import build_options
-from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.data.registry import PARTITIONS
 from semcom.engine.air.links import build_link
 from semcom.runs.request.resolve import resolve
 from semcom.studies.sweep.pool import carry_out_in_pool
@@ -94,13 +92,11 @@ OWN = {
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def plugin(tmp_path: Path, own_names: None) -> str:
     """The file; what it registers is forgotten after the test."""
-    for registry in (LINKS, PARTITIONS, DATASETS):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))  # type: ignore[attr-defined]
     path = tmp_path / "own.py"
     path.write_text(PLUGIN)
-    yield str(path)
+    return str(path)
 
 
 def read(plugin: str, *words: str) -> RunConfig:

@@ -14,10 +14,8 @@ from semcom.cli import main as cli
 from semcom.cli.plot import PlotFlags
 from semcom.config import run_hash
 from semcom.plots import Plot
-from semcom.plots.kinds import KINDS
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.tasks.metric import Metric
-from semcom.tasks.registry import TASKS
 from tests.cli.test_analysis import folder, told  # noqa: F401 - a fixture
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, write
@@ -94,11 +92,9 @@ KINDS.register("own-kind")(replace(DOTS, title="dots of one's own"))
 def test_commands_on_a_study_take_a_plug_in(
     folder: Path,  # noqa: F811
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    own_names: None,
 ) -> None:
     """Without it a kind is unknown, and so is how a run that is not done will be judged."""
-    for registry in (KINDS, TASKS):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
     of, metric = config("fedavg", task="own-task"), Metric("error", "misfit", unit="mm", higher=False)
     view = {"error": 2.0, "clients": [2.0, 2.0]}
     begin(Path("open", run_hash(of)), of, [line(1, {"personal": view})])

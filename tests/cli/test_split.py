@@ -14,7 +14,6 @@ from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import DataConfig, PartitionConfig
 from semcom.data.load import load_dataset
 from semcom.data.partitions import partition_dataset
-from semcom.data.registry import DATASETS
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +77,8 @@ class Own:
 
 
 def test_the_printed_flags_hold_the_data_s_own_options_and_plugins(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], own_names: None
 ) -> None:
-    monkeypatch.setattr(DATASETS, "_added", dict(DATASETS._added))
     Path("own.py").write_text(OWN)
     for given in (
         "--data.name noisy --data.of digits --data.snr-db -3.25",

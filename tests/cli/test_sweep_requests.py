@@ -9,9 +9,6 @@ import pytest
 
 from semcom.cli import main as cli
 from semcom.config import ConfigError
-from semcom.methods.registry import METHODS
-from semcom.plots.registry import FIGURES
-from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.table import read_table
 
 PLUGIN = """
@@ -45,10 +42,8 @@ GOOD = {"axis": "channel.snr_db", "values": "(9.0,)", "method": "fedavg", "figur
 
 
 @pytest.fixture
-def plugin(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def plugin(here: Path, own_names: None) -> Callable[..., str]:
     """Writes a plug-in whose experiment `mine` leaves the file "trained" beside it as soon as it trains."""
-    for registry in (EXPERIMENTS, FIGURES):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
 
     def write(**fields: str) -> str:
         path = here / "mine.py"
@@ -100,10 +95,9 @@ class Mine(Local):
 FEW = "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partition.test_per_class=2"
 
 
-@pytest.mark.usefixtures("thin")
-def test_later_methods_join_a_study_under_its_settings(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own_names", "thin", "here")
+def test_later_methods_join_a_study_under_its_settings() -> None:
     """Also beside a method of a plug-in; in an experiment what is set is for such a method alone, and none joins it."""
-    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
     Path("own.py").write_text(OWN)
     for out, methods, more in (("a", ("local", "fedavg"), ""), ("b", ("later-local", "fedavg"), "--plugin own.py")):
         for method in methods:

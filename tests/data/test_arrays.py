@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +91,9 @@ class Reader(nn.Module):
 
 
 @pytest.fixture
-def reader() -> Iterator[str]:
+def reader(own_names: None) -> str:
     ENCODERS.register("reader")(Reader)
-    yield "reader"
-    ENCODERS._added.pop("reader")
+    return "reader"
 
 
 def test_what_vmap_cannot_stack_goes_one_after_the_other(

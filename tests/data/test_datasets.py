@@ -221,7 +221,7 @@ def test_a_damaged_image_folder_is_refused(tmp_path: Path) -> None:
         read_folder(tmp_path / "half")
 
 
-def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
+def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path, own_names: None) -> None:
     labels = np.array([0, 1, 0], dtype=np.int64)
 
     @DATASETS.register("three-squares")
@@ -229,13 +229,9 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
         return Dataset("three-squares", np.zeros((3, 1, 8, 8), np.uint8), labels, 2, ("a", "b"))
 
     DATASETS.register("no-dataset")(lambda root: [1, 2])  # type: ignore[arg-type]
-    try:
-        assert load_dataset(DataConfig(name="three-squares")).train_size == 2
-        with refuses("data.name", "no-dataset", "list"):
-            load_dataset(DataConfig(name="no-dataset"))
-    finally:
-        DATASETS._added.pop("three-squares")
-        DATASETS._added.pop("no-dataset")
+    assert load_dataset(DataConfig(name="three-squares")).train_size == 2
+    with refuses("data.name", "no-dataset", "list"):
+        load_dataset(DataConfig(name="no-dataset"))
     for change, message in (
         ({"train_size": 3}, "3 of 3"),
         ({"labels": labels[:2]}, "(2,)"),

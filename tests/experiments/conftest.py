@@ -1,12 +1,8 @@
-"""The fixtures of studies, for those of the papers."""
+"""What the tests of experiments share."""
 
 from __future__ import annotations
 
 import pytest
-
-from tests.studies.conftest import own_names
-
-__all__ = ["own_names"]
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
-from semcom.models.registry import ENCODERS
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import list_table_fields, read_table
 from semcom_papers.experiments.claims.evidence import COMMITTED
@@ -334,9 +333,8 @@ def test_other_readings() -> None:
 
 
 def test_the_plug_in_of_other_readings_runs(
-    tmp_path: Path, own_names: None, thin: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, own_names: None, thin: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
     names = "fedcl,fedcl unsquared norm,fedcl trained inputs and 100 steps,fedcl 100 steps of the SCG"
     words = ["sweep", str(ROOT / "docs" / "plugins" / "letter_readings.py"), "--scale", "smoke", "--methods", names]
     assert cli.main([*words, "--out", str(tmp_path / "r")]) == 0

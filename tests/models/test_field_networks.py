@@ -234,8 +234,7 @@ def test_encoders_that_end_in_different_numbers_are_refused() -> None:
         resolve(RunConfig(method="local", model=model))
 
 
-def test_an_encoder_of_one_s_own_can_end_in_its_own_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
+def test_an_encoder_of_one_s_own_can_end_in_its_own_features(own_names: None) -> None:
     ENCODERS.register("test-end")(ends_in(6)(lambda channels, features: nn.Identity()))
     with refuses("model.features", 64, 6, "test-end"):
         resolve(RunConfig(method="local", model=ModelConfig("test-end")))

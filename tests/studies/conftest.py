@@ -11,9 +11,7 @@ import pytest
 from semcom.config import Resolved, RunConfig, fill_from_preset, run_hash
 from semcom.config.options import build_options
 from semcom.data.partitions import Shots
-from semcom.methods.registry import METHODS
 from semcom.runs.folder.summary import write_summary
-from semcom.studies.registry import EXPERIMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +51,3 @@ def fake_run() -> Callable[[RunConfig], None]:
         write_summary(folder, summary)  # all or nothing, as a run does: the sweep may look at any time
 
     return run
-
-
-@pytest.fixture
-def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that a test registers are gone after it."""
-    for registry in (EXPERIMENTS, METHODS):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
-        monkeypatch.setattr(registry, "_sources", dict(registry._sources))

@@ -142,9 +142,7 @@ def test_a_file_has_to_be_given_and_has_to_have_the_clients(save, tmp_path):
         make_link("cir", path=save(a=A, tau=TAU)).in_band(3, 2, 4, 8)
 
 
-def test_a_profile_of_ones_own_needs_one_method(monkeypatch):
-    monkeypatch.setattr(PROFILES, "_added", dict(PROFILES._added))
-
+def test_a_profile_of_ones_own_needs_one_method(own_names):
     @PROFILES.register("by-client")
     class ByClient(Profile):
         """h is the number of the client, turned from symbol to symbol."""

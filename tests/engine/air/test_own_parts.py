@@ -7,7 +7,6 @@ import json
 import math
 import pickle
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,16 @@ PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding=
 PLUGINS = {name: text for name, text in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.M | re.S)}
 SIGNS = {"parameters": "analog", "access": "sign-majority"}
 K, STEP = 3, 0.25
-REGISTRIES = (ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS)
 
 
 @pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own(tmp_path: Path, own_names: None) -> Path:
     """The folder of the plug-ins, which are registered; they are forgotten after the test."""
-    for registry in REGISTRIES:
-        monkeypatch.setattr(registry, "_added", dict(registry._added))  # type: ignore[attr-defined]
     np.save(tmp_path / "gains.npy", GAINS)
     for name in ("sign_majority.py", "smaller.py", "streets.py"):
         (tmp_path / name).write_text(PLUGINS[name])
         exec(compile(PLUGINS[name], name, "exec"), {"__name__": __name__})
-    yield tmp_path
+    return tmp_path
 
 
 def vote(values: torch.Tensor, snr_db: float | str, **channel: Any) -> torch.Tensor:
@@ -246,7 +242,7 @@ def read(*words: str) -> RunConfig:
 
 @pytest.mark.parametrize("field", OWN)
 def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys: Any, monkeypatch: Any) -> None:
-    for registry in REGISTRIES:
+    for registry in (ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS):
         monkeypatch.setattr(registry, "_added", {})
     plugin, words, option, listed = OWN[field]
     chosen = ["--plugin", str(own / plugin), *words.split()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,6 @@ from semcom.channels import LINKS, Link
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.stacks import for_stacks, stacked
 from tests.refusals import refuses
-
-
-@pytest.fixture
-def registered() -> Iterator[Callable[[Any, str, Any], None]]:
-    added: list[tuple[Any, str]] = []
-
-    def add(registry: Any, name: str, entry: Any) -> None:
-        registry.register(name)(entry)
-        added.append((registry, name))
-
-    yield add
-    for registry, name in added:
-        registry._added.pop(name)
 
 
 def begin(chunk: int | str, **parts: str) -> None:
@@ -81,15 +68,15 @@ DRAWING: Mapping[str, Callable[[Any, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize(("deed", "chunk"), [*((deed, 1) for deed in DRAWING), ("NumPy", 2), ("it counts", "auto")])
-def test_an_encoder_that_draws_is_refused(deed: str, chunk: int | str, registered: Any) -> None:
-    registered(ENCODERS, "mine", lambda channels, features: Layers(1024, features, DRAWING[deed]))
+def test_an_encoder_that_draws_is_refused(deed: str, chunk: int | str, own_names: None) -> None:
+    ENCODERS.register("mine")(lambda channels, features: Layers(1024, features, DRAWING[deed]))
     with refuses("model.encoder", "'mine' gives other numbers when it is called again"):
         begin(chunk, encoder="mine")
 
 
 @pytest.mark.parametrize("deed", ["in training alone", "it counts"])
-def test_a_head_that_draws_is_refused(deed: str, registered: Any) -> None:
-    registered(HEADS, "mine", lambda features, classes: Layers(features, classes, DRAWING[deed]))
+def test_a_head_that_draws_is_refused(deed: str, own_names: None) -> None:
+    HEADS.register("mine")(lambda features, classes: Layers(features, classes, DRAWING[deed]))
     with refuses("model.head", "'mine' gives other numbers when it is called again"):
         begin(1, head="mine")
 
@@ -103,22 +90,22 @@ MIXING: Mapping[str, Callable[[Any, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("chunk", [1, 2])
 @pytest.mark.parametrize("deed", MIXING)
-def test_what_looks_at_other_clients_is_refused(deed: str, chunk: int, registered: Any) -> None:
-    registered(ENCODERS, "mine", lambda channels, features: Mixed(1024, features, MIXING[deed]))
+def test_what_looks_at_other_clients_is_refused(deed: str, chunk: int, own_names: None) -> None:
+    ENCODERS.register("mine")(lambda channels, features: Mixed(1024, features, MIXING[deed]))
     with refuses("model.encoder", "'mine' gives a client other numbers beside another one"):
         begin(chunk, encoder="mine")
-    registered(HEADS, "mine", lambda features, classes: Mixed(features, classes, MIXING[deed]))
+    HEADS.register("mine")(lambda features, classes: Mixed(features, classes, MIXING[deed]))
     with refuses("model.head", "'mine' gives a client other numbers beside another one"):
         begin(chunk, head="mine")
 
 
-def test_what_is_rounded_otherwise_in_a_stack_is_not_refused(registered: Any) -> None:
+def test_what_is_rounded_otherwise_in_a_stack_is_not_refused(own_names: None) -> None:
     """cuDNN rounds otherwise, and BatchNorm divides by a variance: seen on an H100, 1e-2 of the numbers in float32."""
 
     def round_otherwise(module: Any, y: Tensor) -> Tensor:
         return y * (1 + 1e5 * torch.finfo(y.dtype).eps) if stacked() else y
 
-    registered(ENCODERS, "mine", lambda channels, features: Mixed(1024, features, round_otherwise))
+    ENCODERS.register("mine")(lambda channels, features: Mixed(1024, features, round_otherwise))
     begin(2, encoder="mine")
 
 
@@ -167,21 +154,21 @@ AGAIN, BESIDE = "when it is called again on the same; a link draws in `draw` alo
 
 
 @pytest.mark.parametrize("chunk", [1, 2])
-def test_a_link_that_draws_or_looks_at_other_clients_is_refused(chunk: int, registered: Any) -> None:
+def test_a_link_that_draws_or_looks_at_other_clients_is_refused(chunk: int, own_names: None) -> None:
     for link in (Noise, Unkeyed, Remembers, Interferes, Loudest, AtOnce)[chunk - 1 :: 2]:
-        registered(LINKS, link.__name__, link)
+        LINKS.register(link.__name__)(link)
         line = AGAIN if link in (Noise, Unkeyed, Remembers) else BESIDE
         with refuses("channel.kind", f"other numbers {line}"):
             begin(chunk, kind=link.__name__)
 
 
-def test_the_checks_move_no_random_state(registered: Any) -> None:
+def test_the_checks_move_no_random_state(own_names: None) -> None:
     """A decent network and link of a user's give the numbers of those that ship, and leave the generators alone."""
     from semcom.channels.fading import AWGN
     from semcom.models.encoders import cnn
 
-    registered(ENCODERS, "mine", cnn)
-    registered(LINKS, "own-awgn", type("Own", (AWGN,), {}))
+    ENCODERS.register("mine")(cnn)
+    LINKS.register("own-awgn")(type("Own", (AWGN,), {}))
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     begin(2, encoder="mine", kind="own-awgn")
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
@@ -189,7 +176,7 @@ def test_the_checks_move_no_random_state(registered: Any) -> None:
 
 
 @pytest.mark.parametrize("layers", ["batchnorm", "dropout", "groupnorm"])
-def test_networks_that_keep_the_rules_are_taken(layers: str, registered: Any) -> None:
+def test_networks_that_keep_the_rules_are_taken(layers: str, own_names: None) -> None:
     kinds: dict[str, Callable[[], nn.Module]] = {
         "batchnorm": lambda: nn.BatchNorm2d(3),
         "dropout": lambda: nn.Dropout2d(0.5),
@@ -200,5 +187,5 @@ def test_networks_that_keep_the_rules_are_taken(layers: str, registered: Any) ->
         body = nn.Sequential(nn.Conv2d(channels, 3, 5, 4), kinds[layers](), nn.ReLU(), nn.Flatten())
         return nn.Sequential(body, nn.Linear(147, features), nn.Dropout(0.3))
 
-    registered(ENCODERS, "mine", encoder)
+    ENCODERS.register("mine")(encoder)
     begin(2, encoder="mine")

@@ -395,34 +395,33 @@ OWNERS: dict[str, tuple[Registry[Any], type, Callable[[Any], RunConfig]]] = {
 
 @pytest.mark.parametrize("section", OWNERS)
 @pytest.mark.parametrize("hint", [Path, Path | None])
-def test_a_file_that_an_option_names_counts_by_its_content(section: str, hint: Any, here: Path) -> None:
+def test_a_file_that_an_option_names_counts_by_its_content(
+    section: str, hint: Any, here: Path, own_names: None
+) -> None:
     registry, parent, request = OWNERS[section]
     default, name = None if hint == Path | None else Path("weights.pt"), "Hyper" if section == "hyper" else "Options"
     base = getattr(parent, name)
     options = dataclasses.make_dataclass("Options", [("weights", hint, default)], bases=(base,), frozen=True)
     registry.register("test-own")(type("Own", (parent,), {name: options}))
-    try:
-        (here / "weights.pt").write_bytes(b"one")
-        (here / "deep").mkdir()
-        (here / "deep" / "copy.pt").write_bytes(b"one")
-        first = resolve(request({"weights": "weights.pt"}))
-        absolute = str(here / "weights.pt")
-        assert {name for name in first.contents if not name.startswith(CODE)} == {absolute}
-        assert run_hash(first) == run_hash(resolve(request({"weights": here / "deep" / "copy.pt"})))
-        assert run_hash(from_dict(json.loads(json.dumps(to_dict(first))))) == run_hash(first)
-        if default is not None:
-            assert run_hash(resolve(request(None))) == run_hash(first)
-        (here / "weights.pt").write_bytes(b"two")
-        assert run_hash(resolve(request({"weights": absolute}))) != run_hash(first)
-        with pytest.raises(ConfigError, match=r"weights: '.*weights\.pt' is not what it was when this configuration"):
-            resolve(first)
-        with refuses(f"{section}.weights", "'' is no path"):
-            resolve(request({"weights": ""}))
-        folder = resolve(request({"weights": "deep"}))
-        (here / "deep" / "more.pt").touch()
-        assert run_hash(resolve(request({"weights": "deep"}))) != run_hash(folder), "of a folder, all files count"
-    finally:
-        registry._added.pop("test-own")
+    (here / "weights.pt").write_bytes(b"one")
+    (here / "deep").mkdir()
+    (here / "deep" / "copy.pt").write_bytes(b"one")
+    first = resolve(request({"weights": "weights.pt"}))
+    absolute = str(here / "weights.pt")
+    assert {name for name in first.contents if not name.startswith(CODE)} == {absolute}
+    assert run_hash(first) == run_hash(resolve(request({"weights": here / "deep" / "copy.pt"})))
+    assert run_hash(from_dict(json.loads(json.dumps(to_dict(first))))) == run_hash(first)
+    if default is not None:
+        assert run_hash(resolve(request(None))) == run_hash(first)
+    (here / "weights.pt").write_bytes(b"two")
+    assert run_hash(resolve(request({"weights": absolute}))) != run_hash(first)
+    with pytest.raises(ConfigError, match=r"weights: '.*weights\.pt' is not what it was when this configuration"):
+        resolve(first)
+    with refuses(f"{section}.weights", "'' is no path"):
+        resolve(request({"weights": ""}))
+    folder = resolve(request({"weights": "deep"}))
+    (here / "deep" / "more.pt").touch()
+    assert run_hash(resolve(request({"weights": "deep"}))) != run_hash(folder), "of a folder, all files count"
 
 
 def test_a_folder_without_init_inside_another_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -258,11 +258,8 @@ EXPERIMENTS.register("NAME")(Experiment("NAME", "", "none", ("fedavg",), scales,
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_plugins_training_function_reaches_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
-) -> None:
+def test_a_plugins_training_function_reaches_workers(tmp_path: Path, own_names: None, named: bool) -> None:
     """They cannot import it by the name of its module, so they load the plug-in."""
-    monkeypatch.setattr(EXPERIMENTS, "_added", dict(EXPERIMENTS._added))
     file = tmp_path / "own.py"
     name = f"own-train-{named}"  # the workers of one test are those of the next
     file.write_text(OWN.replace("NAME", name))
