@@ -8,11 +8,9 @@ are not run each `semcom` command is a request that is accepted as far as that c
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import io
 import os
-import re
 import runpy
 import shlex
 import string
@@ -30,7 +28,8 @@ from semcom.studies.registry import find_experiment
 from semcom.studies.sweep import divisions
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
-from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, read_page, sections
+from tests.pages import PAGES, ROOT, SKIP, Block, make_smaller, sections
+from tests.test_readme import TESTED
 
 pytestmark = pytest.mark.usefixtures("own_names", "thin")
 SHELLS = ("bash", "sh", "shell", "console", "zsh")
@@ -43,14 +42,6 @@ FOLLOWED = {
     "docs/tutorial.md": tuple(sections("docs/tutorial.md")),
 }
 """Page -> sections whose blocks the tests of that page run."""
-FEWER = {
-    "clients=4 --set train.rounds=24": "clients=2 --set train.rounds=2 --set partition.shots=3",
-    "rounds=2 --vary": "rounds=1 --set partition.shots=3 --set partition.test_per_class=2 --vary",
-    "bandwidth_ratio=1/16,1/8,1/4": "bandwidth_ratio=1/8,1/4",
-    "--uses 128,256 --snr-db 0,10,20 --images 20": "--uses 128 --snr-db 0,20 --images 2",
-    "--steps 100": "--steps 5",
-}
-"""What experiments/bounds.md, docs/tasks.md and docs/privacy.md have, and what is put in its place to save time."""
 
 
 def blocks(page: str, run: bool) -> Iterator[Block]:
@@ -60,7 +51,7 @@ def blocks(page: str, run: bool) -> Iterator[Block]:
             if block.language in SHELLS and (block.comment == SKIP) != run:
                 if not run or heading not in FOLLOWED.get(page, ()):
                     yield block
-            elif run and block.language == "python" and re.match(r"# \w+\.py\n", block.text):
+            elif run and block.file:
                 yield block
 
 
@@ -90,11 +81,6 @@ def test_every_language_is_one_that_is_looked_at() -> None:
     assert languages <= {"bash", "python", "text", "bibtex", "latex", "json", "toml", "yaml"}
 
 
-def test_the_page_has_the_sizes_that_are_smaller_here() -> None:
-    pages = "".join(map(read_page, ("experiments/bounds.md", "docs/tasks.md", "docs/privacy.md")))
-    assert all(words in pages for words in FEWER)
-
-
 QUICK = ("arms_small", "benchmark", "bounds", "catalogue", "protocol")
 """Pages beside the experiments that do not read the stored results of a whole paper."""
 
@@ -113,9 +99,9 @@ def test_blocks_run_as_they_stand(page: str, here: Path) -> None:
     (here / "experiments").symlink_to(ROOT / "experiments")
     for block in blocks(page, True):
         if block.language == "python":
-            Path(block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
+            block.write(here)
             continue
-        for command in words(functools.reduce(lambda text, fewer: text.replace(*fewer), FEWER.items(), block.text)):
+        for command in words(make_smaller(block.text, page)):
             with contextlib.redirect_stdout(io.StringIO()):
                 carry_out(command)
 

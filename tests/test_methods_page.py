@@ -9,7 +9,6 @@ import math
 import re
 import runpy
 from functools import lru_cache
-from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -17,28 +16,22 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.cli import main as cli
 from semcom.config import TrainConfig
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, build_encoder, check_features, own_features
 from tests.methods.arms import X, as_toy, play, rounds, toy_world
+from tests.pages import carry_out, read_blocks, read_page, read_table
 from tests.worlds import world
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-OWN = (ROOT / "docs" / "own-method.md").read_text(encoding="utf-8")
-METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE, OWN, METRICS = (read_page(f"docs/{name}.md") for name in ("methods", "own-method", "metrics"))
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
 
 def rows(page: str, heading: str) -> list[dict[str, str]]:
     """The first table below a heading: for each row its cells by column."""
-    below = page[page.index(f"\n{heading}\n") :].splitlines()
-    lines = list(takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), below)))
-    names, _, *body = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
-    return [dict(zip(names, cells, strict=True)) for cells in body]
+    return read_table(page[page.index(f"\n{heading}\n") :])
 
 
 def quoted(text: str) -> list[str]:
@@ -207,20 +200,14 @@ def test_who_shows_it_is_an_arm(heading: str) -> None:
 @pytest.fixture
 def examples(here: Path, own_names: None) -> dict[str, Path]:
     """The page's examples as files, by name; what they register is forgotten afterwards."""
-    found = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
-        path = here / block.partition("\n")[0].removeprefix("# ")
-        path.write_text(block, encoding="utf-8")
-        found[path.stem] = path
-    return found
+    files = [block.write(here) for block in read_blocks(OWN) if block.language == "python"]
+    return {path.stem: path for path in files}
 
 
 @pytest.mark.usefixtures("thin", "examples")
-def test_the_examples_run_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    for block in re.findall(r"^```bash\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL):
-        for line in block.replace("\\\n", "").splitlines():
-            assert cli.main(line.split()[1:]) == 0
-    assert "weights of the features" in capsys.readouterr().out
+def test_the_examples_run_as_shown() -> None:
+    printed = [carry_out(block.text) for block in read_blocks(OWN) if block.language == "bash"]
+    assert "weights of the features" in "".join(printed)
     for run in ("masked", "mean"):
         assert json.loads(Path(f"runs/{run}/summary.json").read_text(encoding="utf-8"))["accuracy"] > 0.1
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import json
 import os
 import re
-import runpy
-import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +23,12 @@ import pandas as pd
 import pytest
 
 import semcom
-from semcom.cli import main as cli
+from tests.pages import PAGES, ROOT, SKIP, SMALLER, carry_out, make_smaller, read_page, sections
 
 pytestmark = pytest.mark.usefixtures("own_names", "thin")
-ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
 MOVING, FLOWER = "docs/moving.md", "Keep your Flower app"
 DATA, TASKS_PAGE, DEEPJSCC = "docs/data.md", "docs/tasks.md", "experiments/deepjscc.md"
-FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SKIP = "not run by the tests"
 TESTED = {
     README: ("First run", "A study", "Your own method"),
     RUNNING: (
@@ -65,36 +58,6 @@ TESTED = {
     ),
 }
 """Sections with a test below, of the pages of which every example is run."""
-SMALLER = {
-    "--clients 5 --train.rounds 10": "--clients 5 --train.rounds 2",
-    "--seeds 0..2": "--seeds 0..1 --set train.rounds=1 --set clients=2 --vary channel.snr_db=0,9",
-}
-"""What the tests put in the place of the page's sizes, to save time."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: the comment before it, its language and its text."""
-
-    comment: str
-    language: str
-    text: str
-
-
-@functools.cache
-def read_page(page: str) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
-
-
-def sections(page: str) -> dict[str, list[Block]]:
-    """Heading -> the fenced blocks below it, up to the next heading."""
-    found: dict[str, list[Block]] = {}
-    for part in re.split(r"^(?=##+ )", read_page(page), flags=re.MULTILINE):
-        heading = part.partition("\n")[0].lstrip("# ")
-        found[heading] = [Block(*match.groups(default="")) for match in FENCE.finditer(part)]
-    return found
-
-
 LONG = r"torch|torch\._dynamo|sympy|sklearn|torchvision|sionna|scipy|pandas"
 IMPORTED = re.compile(rf"^import time:.*\| +({LONG})$", re.MULTILINE)
 """A line about an import that takes long; a usual run does without all of them but torch."""
@@ -110,35 +73,21 @@ def shell(block: str, folder: Path) -> str:
     return done.stdout
 
 
-def here(block: str, folder: Path) -> str:
-    """The same in this process, which has imported torch already: `semcom ...` and `python FILE`, a line each."""
-    printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
-        for line in block.replace("\\\n", " ").splitlines():
-            program, *words = shlex.split(line)
-            assert program in ("semcom", "python"), line
-            if program == "python":
-                runpy.run_path(words[0], run_name="__main__")
-            else:
-                assert cli.main(words) == 0, line
-    return printed.getvalue()
+def inside(block: str, folder: Path) -> str:
+    """The same in this process."""
+    with contextlib.chdir(folder):
+        return carry_out(block)
 
 
-def follow(page: str, heading: str, folder: Path, run: Callable[[str, Path], str] = here) -> list[str]:
+def follow(page: str, heading: str, folder: Path, run: Callable[[str, Path], str] = inside) -> list[str]:
     """Does what a section shows; returns what each of its bash blocks prints."""
     printed = []
     for block in sections(page)[heading]:
         if block.language == "python":
-            (folder / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
+            block.write(folder)
         elif block.language == "bash" and block.comment != SKIP:
-            printed.append(run(smaller(block.text), folder))
+            printed.append(run(make_smaller(block.text, page), folder))
     return printed
-
-
-def smaller(text: str) -> str:
-    for words, fewer in SMALLER.items():
-        text = text.replace(words, fewer)
-    return text
 
 
 def read(folder: Path, name: str) -> Any:
@@ -163,7 +112,7 @@ def test_every_block_is_run_or_says_that_it_is_not(page: str) -> None:
     for heading, blocks in sections(page).items():
         for block in blocks:
             if block.language == "python":
-                assert re.match(r"# \w+\.py\n", block.text), block.text
+                assert block.file, block.text
             elif block.language == "bash" and block.comment == SKIP:
                 continue
             else:
@@ -172,8 +121,9 @@ def test_every_block_is_run_or_says_that_it_is_not(page: str) -> None:
             assert heading in TESTED[page] or block.language in elsewhere, f"no test runs {heading!r}"
 
 
-def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
-    assert all(words in read_page(README) for words in SMALLER)
+@pytest.mark.parametrize("page", SMALLER)
+def test_the_page_has_the_sizes_that_the_tests_make_smaller(page: str) -> None:
+    assert all(words in read_page(page) for words in SMALLER[page])
 
 
 def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
@@ -185,13 +135,6 @@ def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
     assert fields.pop("year") == cited["date-released"][:4]
     assert fields.pop("url") == cited["repository-code"] == project["urls"]["Repository"]
     assert fields == {name: cited[name] for name in ("title", "version", "license")}
-
-
-PAGES = [
-    *("README.md", "CONTRIBUTING.md"),
-    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
-    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "experiments").rglob("*.md"))),
-]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -222,15 +165,15 @@ def test_first_run(tmp_path: Path) -> None:
     shown = next(block.text for block in sections(README)["First run"] if block.language == "text")
     traffic = shown[shown.index("per participating") :]
     assert traffic in trained, "the README shows other traffic than the command prints"
-    accuracy = float(here("python first.py", tmp_path).split()[-1])
+    accuracy = float(inside("python first.py", tmp_path).split()[-1])
     assert 0.1 < accuracy <= 1, "not better than a guess"
 
 
 def test_a_study_in_four_commands(tmp_path: Path) -> None:
     (block,) = (block for block in sections(README)["A study"] if block.language == "bash")
-    text = smaller(block.text)
+    text = make_smaller(block.text, README)
     assert len(text.splitlines()) == 4 and max(map(len, block.text.splitlines())) < 70, "four short commands"
-    printed = here(text, tmp_path)
+    printed = inside(text, tmp_path)
     assert "fedcl" in printed and "fedproto" in printed and "paired t over 2 seeds" in printed
     assert {path.name for path in (tmp_path / "drawn").iterdir()} >= {"lines.png", "lines.csv", "report.html"}
 
@@ -345,7 +288,7 @@ def test_splits(tmp_path: Path) -> None:
 
 
 def test_classifiers_at_the_end(tmp_path: Path) -> None:
-    here(sections("docs/methods.md")["The last stage"][0].text, tmp_path)  # the other block takes hours
+    inside(sections("docs/methods.md")["The last stage"][0].text, tmp_path)  # the other block takes hours
     summary = finished(tmp_path / "runs" / "own", "fedavg", clients=4, rounds=2)
     assert list(summary["views"]) == ["finished", "global"]
     assert summary["accuracy"] > summary["views"]["global"]["accuracy"]

@@ -11,6 +11,7 @@ import pytest
 
 from semcom.studies.results.archive import read_stored_table
 from semcom_papers.experiments.claims.evidence import COMMITTED
+from tests.pages import read_table
 
 PAGES = Path(__file__).parents[1] / "experiments"
 PAGE = (PAGES / "evidence.md").read_text("utf-8")
@@ -18,9 +19,7 @@ STORED = (COMMITTED / "README.md").read_text("utf-8")
 
 
 def table(page: str, first: str) -> pd.DataFrame:
-    lines = page[page.index(f"\n| {first} |") + 1 :].split("\n\n")[0].splitlines()
-    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return pd.DataFrame(rows, columns=header)
+    return pd.DataFrame(read_table(page, first))
 
 
 @functools.cache

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import semcom
-from semcom.cli import main as cli
 from tests.conftest import make_networks_thin
-from tests.test_readme import SKIP, read_page, sections
+from tests.pages import SKIP, carry_out, make_smaller, read_blocks, read_page
 
-BLOCKS = [block for found in sections("docs/tutorial.md").values() for block in found if block.language == "bash"]
+PAGE = "docs/tutorial.md"
+BLOCKS = [block for block in read_blocks(read_page(PAGE)) if block.language == "bash"]
 LINES = [line for block in BLOCKS if block.comment != SKIP for line in block.text.splitlines()]
-SMALLER = {
-    "0..4": "0..1",
-    "--jobs 2 ": "",
-    "rounds=20": "rounds=2",
-    "rounds 20": "rounds 2",
-    "10,-15,-10,-5,0,5,15": "10,-10",
-}
-"""What the tests put in the place of the page's sizes, to save time."""
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +24,12 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, d
     with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
         make_networks_thin(patch)
         for line in LINES:
-            command = line
-            for words, fewer in SMALLER.items():
-                command = command.replace(words, fewer)
-            program, *words = shlex.split(command)
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                assert program == "semcom" and cli.main(words) == 0, line
-            printed[line] = out.getvalue()
+            printed[line] = carry_out(make_smaller(line, PAGE))
         yield folder, printed
 
 
 def said(printed: dict[str, str], start: str) -> list[str]:
     return [text for line, text in printed.items() if line.startswith(f"semcom {start}")]
-
-
-def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
-    assert all(words in read_page("docs/tutorial.md") for words in SMALLER)
 
 
 def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) -> None:

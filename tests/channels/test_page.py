@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ import torch
 from scipy import special
 
 from semcom.channels import link_options, make_link, theory
+from tests.pages import ROOT, SKIP, read_blocks, read_page
 
 pytestmark = pytest.mark.usefixtures("own_names")
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "channels.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+DOCS, PAGE = ROOT / "docs", read_page("docs/channels.md")
+BLOCKS = [block.text for block in read_blocks(PAGE) if block.language == "python" and block.comment != SKIP]
 
 
 def run(marker: str) -> dict:

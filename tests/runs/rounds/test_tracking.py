@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import types
 from importlib import util
@@ -18,10 +17,9 @@ from semcom.cli import main as cli
 from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.runs.rounds.runner import run
 from tests import worlds
+from tests.pages import read_blocks, read_page
 from tests.refusals import refuses
 from tests.runs.rounds.test_run import interrupt
-
-METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -179,7 +177,8 @@ def test_no_tracker_is_told_where_files_lay(name: str, tmp_path: Path, monkeypat
 
 def test_a_sweep_tracks_each_of_its_runs_with_a_tracker_of_ones_own(tmp_path: Path) -> None:
     plugin = tmp_path / "lines.py"
-    (block,) = re.findall(r"```python\n(from semcom import TRACKERS.*?)```", METRICS.read_text(), re.DOTALL)
+    blocks = [block.text for block in read_blocks(read_page("docs/metrics.md"))]
+    (block,) = (block for block in blocks if block.startswith("from semcom import TRACKERS"))
     plugin.write_text(block.replace('open(place, "w")', 'open(f"{place}-{config.method}", "w")'))
     small = {"clients": 2, "partition.shots": 4, "train.rounds": 2}
     words = ["--methods", "fedavg,local", "--plugin", str(plugin), "--track", f"lines={tmp_path / 'seen'}"]

@@ -7,8 +7,6 @@ errors of the simulation: a number there that is wrong by more fails here.
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,16 +18,15 @@ from semcom.studies.analysis.statistics import (
     compute_t_interval,
     correct_by_holm,
 )
+from tests.pages import read_page, read_table
 
-PAGE = (Path(__file__).parents[3] / "experiments" / "evidence.md").read_text(encoding="utf-8")
 CLIENTS = 20
 TRUTH = 0.02
 
 
 def documented(head: str) -> dict[int, list[float]]:
     """First column of a table of the page -> its percentages, as shares."""
-    (table,) = re.findall(rf"^\| {re.escape(head)} \|.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    rows = [line.strip("| \n").split(" | ") for line in table.splitlines()[1:]]
+    rows = [list(row.values()) for row in read_table(read_page("experiments/evidence.md"), head)]
     return {int(row[0]): [float(cell.removesuffix(" %")) / 100 for cell in row[1:]] for row in rows}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -14,14 +13,12 @@ import pandas as pd
 import pytest
 
 import semcom
-from semcom.cli import main as cli
 from semcom.studies.analysis.comparison import Comparison
 from semcom.studies.analysis.frames import TABLES
+from tests.pages import SKIP, carry_out, read_blocks, read_page, read_table
 
-PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
-SKIP = "<!-- not run by the tests -->\n"
-BLOCKS = re.findall(rf"(?<!{SKIP})^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-SMALLER = {
+PAGE = read_page("docs/studies.md")
+MORE = {
     "train": ["--model.encoder", "dcgan-narrow", "--device", "cpu"],
     "sweep": ["--set", "model.encoder=dcgan-narrow", "--device", "cpu"],
 }
@@ -38,15 +35,13 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, l
     """The folder in which the page was followed, and what each block printed."""
     folder, printed, names = tmp_path_factory.mktemp("studies"), [], {"__name__": "page"}
     with contextlib.chdir(folder):
-        for language, text in BLOCKS:
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                if language == "python":
-                    exec(compile(text, "docs/studies.md", "exec"), names)
-                else:
-                    for line in text.replace("\\\n", " ").splitlines():
-                        program, *words = shlex.split(line)
-                        assert program == "semcom" and cli.main(words + SMALLER.get(words[0], [])) == 0, line
-            printed.append(out.getvalue())
+        for block in read_blocks(PAGE):
+            if block.language == "bash" and block.comment != SKIP:
+                printed.append(carry_out(block.text, MORE))
+            elif block.language == "python" and block.comment != SKIP:
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    exec(compile(block.text, "docs/studies.md", "exec"), names)
+                printed.append(out.getvalue())
         yield folder, printed
 
 
@@ -94,8 +89,7 @@ def test_the_tables_of_a_real_study_agree(followed: tuple[Path, list[str]]) -> N
 
 def rows(heading: str) -> list[str]:
     """The first cells of the table below a head row."""
-    (table,) = re.findall(rf"^\| {heading} \|.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    return re.findall(r"`(\w+)`", " ".join(line.split(" | ")[0] for line in table.splitlines()[1:]))
+    return re.findall(r"`(\w+)`", " ".join(row[heading] for row in read_table(PAGE, heading)))
 
 
 def test_every_table_and_every_attribute_is_explained() -> None:

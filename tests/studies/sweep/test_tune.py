@@ -18,6 +18,7 @@ from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import sweep
 from semcom.studies.sweep.tune import plan_search
+from tests.pages import read_table
 from tests.refusals import refuses
 
 SCORES = {("fedavg", 0.1): 0.5, ("fedavg", 0.2): 0.7, ("fedavg", 0.4): 0.7}
@@ -69,8 +70,7 @@ def test_the_best_on_validation_runs_with_all_seeds(tmp_path: Path, capsys: pyte
     assert len(search) == 3 + 6 and set(search["seed"]) == {1000} and set(search["partition.validation"]) == {0.2}
     text = (tmp_path / "tuned.md").read_text(encoding="utf-8")
     assert text in capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
-    assert rows == [
+    assert [list(row.values()) for row in read_table(text)] == [
         ["fedavg", "0.1", "None", "50.0 %", ""],
         ["fedavg", "0.2", "None", "70.0 %", "chosen"],
         ["fedavg", "0.4", "None", "70.0 %", ""],
