@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +9,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
+from tests.commands import told
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, simple
 
@@ -24,14 +24,6 @@ def folder(here: Path) -> Path:
     begin(here / "s" / "bad", config("fedcl", 3, 9.0), [])
     (here / "s" / "bad" / "error.txt").write_text("RunError: the loss is NaN\n")
     return here / "s"
-
-
-def told(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
-    """What a command prints; it has to succeed."""
-    status = cli.main(shlex.split(line))
-    done = capsys.readouterr()
-    assert status == 0, done.err
-    return done.out.splitlines()
 
 
 def test_results_prints_means_or_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

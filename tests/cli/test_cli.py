@@ -31,15 +31,11 @@ from semcom.engine.air.rates import Fixed
 from semcom.methods.registry import METHODS
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.setup import Setup
+from tests.commands import read
 from tests.terminal import on_pty
 
 pytestmark = pytest.mark.usefixtures("here")
 TRAIN = ["train", "fedavg", "--out", "out"]
-
-
-def read(*words: str) -> RunConfig:
-    """The configuration that `semcom train` makes of its words."""
-    return flags.read_train_flags(flags.read_early_flags(words, config=True))
 
 
 def stored(tmp_path: Path, config: RunConfig) -> str:

@@ -21,6 +21,7 @@ from semcom.methods.base import Method
 from semcom.methods.local import Local
 from semcom.methods.parts.kinds import KINDS
 from semcom.methods.registry import METHODS
+from tests.commands import told
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
@@ -77,11 +78,6 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    assert cli.main(["list", "methods", *words]) == 0
-    return capsys.readouterr().out.splitlines()
-
-
 OVERVIEW = {
     60: """\
 local   baseline
@@ -113,7 +109,7 @@ def test_all_methods(
     columns: int, only: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert printed(capsys) == OVERVIEW[columns].splitlines()
+    assert told(capsys, "list methods") == OVERVIEW[columns].splitlines()
 
 
 DETAILS = """\
@@ -142,8 +138,8 @@ hyperparameters (--hyper.NAME) and their defaults:
 
 def test_one_method(only: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert printed(capsys, "listed") == DETAILS.splitlines()
-    lines = printed(capsys, "local")
+    assert told(capsys, "list methods listed") == DETAILS.splitlines()
+    lines = told(capsys, "list methods local")
     assert lines[2:] == [
         "paper     baseline",
         "shared    nothing",
@@ -160,8 +156,8 @@ def test_a_method_that_says_nothing_of_itself(
 ) -> None:
     silent = type("Silent", (Method,), {"__doc__": None})
     monkeypatch.setattr(METHODS, "_added", {"silent": silent})
-    assert printed(capsys)[-4:-2] == ["silent  -", "        shared: -; personal: -; sent: -"]
-    assert printed(capsys, "silent")[:3] == ["silent", "", "paper     -"]
+    assert told(capsys, "list methods")[-4:-2] == ["silent  -", "        shared: -; personal: -; sent: -"]
+    assert told(capsys, "list methods silent")[:3] == ["silent", "", "paper     -"]
 
 
 def test_docstrings_of_fields_are_inherited() -> None:
@@ -181,7 +177,7 @@ def test_hyperparameters_of_a_plugin(tmp_path: Path, own_names: None, capsys: py
         '@METHODS.register("own-prox")\nclass Prox(Local):\n    """My own."""\n\n'
         '    @dataclass(frozen=True)\n    class Hyper(Local.Hyper):\n        mu: float = 0.1\n        """Weight."""\n'
     )
-    lines = printed(capsys, "own-prox", "--plugin", str(plugin))
+    lines = told(capsys, f"list methods own-prox --plugin {plugin}")
     assert lines[0] == "own-prox  My own." and lines[-2:] == ["  mu = 0.1 (a number)", "      Weight."]
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import semcom
-from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
 from semcom.config.options import build_options
@@ -19,6 +18,7 @@ from semcom.data.registry import PARTITIONS
 from semcom.engine.air.links import build_link
 from semcom.runs.request.resolve import resolve
 from semcom.studies.sweep.pool import carry_out_in_pool
+from tests.commands import read
 from tests.refusals import refuses
 
 PLUGIN = '''
@@ -30,6 +30,7 @@ from semcom.channels import LINKS
 from semcom.channels.fading import Rayleigh
 from semcom.channels.options import POSITIVE, require
 from semcom import DATASETS, PARTITIONS, Dataset, Partition, Split
+from tests.commands import read
 
 
 @LINKS.register("scaled")
@@ -99,8 +100,8 @@ def plugin(tmp_path: Path, own_names: None) -> str:
     return str(path)
 
 
-def read(plugin: str, *words: str) -> RunConfig:
-    return flags.read_train_flags(flags.read_early_flags(["local", "--plugin", plugin, *words], config=True))
+def read_own(plugin: str, *words: str) -> RunConfig:
+    return read("local", "--plugin", plugin, *words)
 
 
 def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None
     words = "--channel.kind scaled --channel.m 2 --train.through-link --clients 2 --train.rounds 1"
     runs = {}
     for seed in "01":
-        config = resolve(dataclasses.replace(read(plugin, *words.split(), "--seed", seed), out=str(tmp_path / seed)))
+        config = resolve(read_own(plugin, *words.split(), "--seed", seed, "--out", str(tmp_path / seed)))
         runs[run_hash(config)] = config
     assert carry_out_in_pool(runs, jobs=2, backend="loky", train=semcom.run) == {}
     stored = [json.loads((tmp_path / seed / "config.json").read_text()) for seed in "01"]
@@ -123,18 +124,16 @@ def option(config: RunConfig, section: str) -> Any:
 @pytest.mark.parametrize("section", OWN)
 def test_by_flag_in_the_hash_and_from_json(section: str, plugin: str, tmp_path: Path) -> None:
     kind, flag, value, _, _ = OWN[section]
-    plain = resolve(read(plugin, *kind.split()))
-    config = resolve(read(plugin, *kind.split(), flag, str(value)))
+    plain = resolve(read_own(plugin, *kind.split()))
+    config = resolve(read_own(plugin, *kind.split(), flag, str(value)))
     assert option(config, section) == value != option(plain, section)
     assert run_hash(config) != run_hash(plain)
     stored = tmp_path / "config.json"
     stored.write_text(json.dumps(to_dict(config)))
     assert json.loads(stored.read_text())[section]["options"][flag.rpartition(".")[2]] == value
-    again = flags.read_train_flags(flags.read_early_flags(["--config", str(stored)], config=True))
+    again = read("--config", str(stored))
     assert option(again, section) == value and run_hash(resolve(again)) == run_hash(config)
-    other = flags.read_train_flags(
-        flags.read_early_flags(["--config", str(stored), *BACK[section].split()], config=True)
-    )
+    other = read("--config", str(stored), *BACK[section].split())
     assert not hasattr(getattr(other, section).options, flag.rpartition(".")[2]), "they go with their owner"
 
 
@@ -171,7 +170,7 @@ def test_a_run_uses_them_all(plugin: str, here: Path) -> None:
     assert cli.main(["train", "local", *words, plugin, *own]) == 0
     stored = json.loads((here / "out" / "config.json").read_text())
     assert [stored[s]["options"][f.rpartition(".")[2]] for s, (_, f, *_) in OWN.items()] == [2.0, 12, 3]
-    result = semcom.run(semcom.RunConfig(**{**vars(read(plugin, *words, plugin, *own))}))
+    result = semcom.run(semcom.RunConfig(**{**vars(read_own(plugin, *words, plugin, *own))}))
     assert result.world.session.draws.federation.train.sizes.tolist() == [12, 12]
     assert int((result.world.session.draws.federation.images[0, 0, 0] == 255).sum()) == 3
     link, _ = build_link(result.config)
@@ -191,7 +190,7 @@ def test_a_run_uses_them_all(plugin: str, here: Path) -> None:
 )
 def test_wrong_values_and_flags_of_others(words: str, field: str, value: object, plugin: str) -> None:
     with refuses(field, value):
-        resolve(read(plugin, *words.split()))
+        resolve(read_own(plugin, *words.split()))
 
 
 def test_options_are_those_of_their_owner() -> None:

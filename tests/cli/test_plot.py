@@ -16,7 +16,8 @@ from semcom.config import run_hash
 from semcom.plots import Plot
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.tasks.metric import Metric
-from tests.cli.test_analysis import folder, told  # noqa: F401 - a fixture
+from tests.cli.test_analysis import folder  # noqa: F401 - a fixture
+from tests.commands import told
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, write
 

@@ -23,6 +23,7 @@ from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.table import list_table_fields
 from semcom_papers.experiments.claims.evidence import COMMITTED
 from tests.archives import open_runs
+from tests.commands import told
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
@@ -60,14 +61,6 @@ def hashes() -> list[str]:
     return [run_hash(config("fedcl", seed, 9.0, rounds=20)) for seed in range(5)]
 
 
-def told(capsys: pytest.CaptureFixture[str], line: str) -> str:
-    """What a command prints; it has to succeed."""
-    status = cli.main(line.split())
-    done = capsys.readouterr()
-    assert status == 0, done.err
-    return done.out
-
-
 def words(text: str) -> str:
     return " ".join(text.split())
 
@@ -100,7 +93,7 @@ def test_a_study_is_shown_in_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     (folder / ".owner").write_text("process 7 of here (since now)\n")
     with FileLock(folder / hashes[RUNNING] / LOCK), FileLock(folder / LOCK):
-        text = told(capsys, "show s")
+        text = "\n".join(told(capsys, "show s"))
     head = dict(row.split(maxsplit=1) for row in text.splitlines()[:4])
     assert head["study"] == "s, 5 runs" and head["command"] == "semcom sweep --methods fedcl"
     assert head["varied"] == "seed=0..3"
@@ -129,7 +122,7 @@ def test_long_names_are_folded_and_not_cut(
     record = json.loads((folder / SWEEP).read_text())
     name = "FedCL_with_a_very_long_name_" * 3
     (folder / SWEEP).write_text(json.dumps(record | {"variants": dict.fromkeys(record["variants"], name)}))
-    text = told(capsys, "show s").partition("FAILED")[0]
+    text = "\n".join(told(capsys, "show s")).partition("FAILED")[0]
     assert max(map(len, text.splitlines())) <= 80
     column = "".join(row[:40].split(" ")[0] for row in text.splitlines() if not row.startswith(("study", "command")))
     assert name in column
@@ -139,7 +132,7 @@ def test_of_many_runs_those_that_are_not_done_are_listed(
     folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("semcom.cli.show.ROWS", 2)
-    text = told(capsys, "show s")
+    text = "\n".join(told(capsys, "show s"))
     listed = [row.split()[2] for row in text.splitlines() if row.startswith("fedcl, seed=")]
     assert sorted(listed) == sorted([hashes[RUNNING], hashes[STOPPED]])
     assert "and 2 more runs: semcom results s --what runs" in text
@@ -148,7 +141,7 @@ def test_of_many_runs_those_that_are_not_done_are_listed(
 def test_a_run_is_shown_with_its_setting_and_all_views(
     folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = told(capsys, f"show s/{hashes[DONE]}").splitlines()
+    lines = told(capsys, f"show s/{hashes[DONE]}")
     assert lines[0].split() == ["run", hashes[DONE], "of", "fedcl,", "in", f"s/{hashes[DONE]}"]
     assert words(lines[1]) == "setting channel.snr_db=9, train.rounds=20, clients=2"
     assert words(lines[2]) == "progress done, round 20 of 20"
@@ -160,14 +153,14 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
     assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, energy 2 symbols" in lines
     assert lines[-2:] == ["warnings", "  round 2: beware"]
     with FileLock(folder / hashes[RUNNING] / LOCK):
-        text = told(capsys, f"show s/{hashes[RUNNING]}")
+        text = "\n".join(told(capsys, f"show s/{hashes[RUNNING]}"))
     assert "running, round 12 of 20" in text and "a process of its own" in text
     rows = [row.split() for row in text.splitlines() if row.startswith(("personal", "global"))]
     assert rows == [
         ["personal", "60.0", "60.0", "12", "55.0", "0.0", "55.0"],
         ["global", *["10.0"] * 2, "10", "10.0", "0.0", "10.0"],
     ]
-    assert "semcom train --config" in told(capsys, f"show s/{hashes[FAILED]}")
+    assert "semcom train --config" in "\n".join(told(capsys, f"show s/{hashes[FAILED]}"))
 
 
 @pytest.mark.parametrize(
@@ -193,14 +186,14 @@ def test_a_run_of_an_archive_is_shown_with_the_command_that_repeats_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = COMMITTED / archive / key
     root = " --data.root FOLDER"
-    lines = told(capsys, f"show {run}").splitlines()
+    lines = told(capsys, f"show {run}")
     assert f"repeat    {command.format(run=run, root=root)}" in lines
     assert any(line.startswith("FOLDER ") for line in lines) == ("{root}" in command)
     (made,) = (line for line in lines if line.startswith("made by"))
     assert "commit" in made and "torch 2.15.0, processor not recorded" in made
     (tmp_path / "semcom").mkdir()
     (tmp_path / "semcom" / "cifar10.npz").touch()
-    lines = told(capsys, f"show {run}").splitlines()
+    lines = told(capsys, f"show {run}")
     assert f"repeat    {command.format(run=run, root='')}" in lines
     assert not any(line.startswith("FOLDER ") for line in lines)
 
@@ -224,7 +217,7 @@ def test_failed_runs_of_an_archive_are_repeated_from_it(
     folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pack_archive(folder)
-    lines = told(capsys, "show s.zip").splitlines()
+    lines = told(capsys, "show s.zip")
     assert lines[-1] == f"  this run alone: semcom train --config s.zip/{hashes[FAILED]}"
 
 
@@ -239,7 +232,7 @@ def test_a_summary_says_what_the_run_was_made_on(tmp_path: Path, capsys: pytest.
     capsys.readouterr()
     made = json.loads((tmp_path / "r" / "summary.json").read_text())["machine"]
     assert set(made) == {"processor", "vector", "threads", "torch", "build"} and made["processor"]
-    assert f"{made['vector']}, {made['threads']} threads" in words(told(capsys, f"show {tmp_path / 'r'}"))
+    assert f"{made['vector']}, {made['threads']} threads" in words("\n".join(told(capsys, f"show {tmp_path / 'r'}")))
 
 
 def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: list[str]) -> None:
@@ -250,7 +243,7 @@ def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: 
 def test_a_folder_that_nobody_swept_has_no_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for method in ("fedcl", "fedavg"):
         begin(here / "s" / method, config(method), [line(1)])
-    text = told(capsys, "show s")
+    text = "\n".join([*told(capsys, "show s"), ""])
     assert "command" not in text and "varied    method=fedavg,fedcl" in text and "running   nothing" in text
     assert "2 of 8 rounds\n" in text and "received SNR and traffic: with the first run that is done" in text
 

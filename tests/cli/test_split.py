@@ -9,24 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semcom.cli import main as cli
-from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import DataConfig, PartitionConfig
 from semcom.data.load import load_dataset
 from semcom.data.partitions import partition_dataset
+from tests.commands import read, told
 
 
 @pytest.fixture(autouse=True)
 def wide(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs in an empty folder of its own, on a terminal of 120 columns."""
     monkeypatch.setenv("COLUMNS", "120")
-
-
-def told(capsys: pytest.CaptureFixture[str], line: str, status: int = 0) -> list[str]:
-    """The lines that a command prints, or those of its error."""
-    assert cli.main(line.split()) == status, capsys.readouterr().err
-    printed = capsys.readouterr()
-    return (printed.err if status else printed.out).splitlines()
 
 
 SHARES = "--partition.kind dirichlet --partition.beta 0.5 --partition.fraction 0.1 --partition.validation 0.2"
@@ -87,9 +79,7 @@ def test_the_printed_flags_hold_the_data_s_own_options_and_plugins(
         wanted = f"{given} --clients 2"
         said = told(capsys, f"split {wanted} --out split.npz")[-1].removeprefix("written to split.npz: ")
         Path("split.npz").unlink()
-        parsed, again = (
-            read_train_flags(read_early_flags(f"local {line}".split(), config=True)) for line in (wanted, said)
-        )
+        parsed, again = (read("local", *line.split()) for line in (wanted, said))
         assert parsed.data == again.data != DataConfig() and parsed.plugins == again.plugins
         assert "usual" not in said and again.partition.kind == "file"
 

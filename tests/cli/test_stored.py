@@ -16,6 +16,7 @@ from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.request.resolve import resolve
 from semcom.studies.results.archive import pack_archive
 from semcom_papers.experiments.claims.evidence import COMMITTED
+from tests.commands import read
 from tests.refusals import refuses
 
 
@@ -129,11 +130,10 @@ def test_a_stored_run_is_the_same_run_again() -> None:
     "flag", ["finish", "train.lr", "train.optimizer", "train.local-epochs", "train.lr-milestones", "out", "data.root"]
 )
 def test_the_word_none_leaves_an_optional_field_open(flag: str, word: str) -> None:
-    config = flags.read_train_flags(flags.read_early_flags(["fedavg", f"--{flag}", word], config=True))
+    config = read("fedavg", f"--{flag}", word)
     section, _, name = ("finish.kind" if flag == "finish" else flag).replace("-", "_").rpartition(".")
     assert getattr(getattr(config, section) if section else config, name) is None
 
 
 def test_none_is_a_choice_of_its_own_where_a_field_has_it() -> None:
-    config = flags.read_train_flags(flags.read_early_flags(["fedcl", "--hyper.centroids", "none"], config=True))
-    assert config.hyper.centroids == "none"
+    assert read("fedcl", "--hyper.centroids", "none").hyper.centroids == "none"

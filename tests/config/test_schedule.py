@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from semcom.cli import flags
 from semcom.config import (
     COMMON,
     Resolved,
@@ -25,6 +24,7 @@ from semcom.config import (
 from semcom.methods.registry import METHODS
 from semcom.runs.request.resolve import resolve
 from semcom.studies.cost import estimate_run_cost
+from tests.commands import read
 from tests.refusals import refuses
 from tests.worlds import divided, world
 
@@ -145,7 +145,7 @@ def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) 
     config = resolved(**fields)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(to_dict(config)))
-    again = resolve(flags.read_train_flags(flags.read_early_flags(["--config", str(path)], config=True)))
+    again = resolve(read("--config", str(path)))
     assert again == config and run_hash(again) == run_hash(config)
     assert vars(from_dict(json.loads(path.read_text())).train) == vars(config.train)
 
@@ -158,17 +158,14 @@ def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
     assert run_hash(resolved(lr_decay=0.1)) == hashes[0]
 
 
-def read(*words: str) -> TrainConfig:
-    return flags.read_train_flags(flags.read_early_flags(["local", *words], config=True)).train
-
-
 def test_the_schedule_on_the_command_line() -> None:
-    train = read("--train.lr-milestones", "50", "75", "--train.lr-decay", "0.2", "0.1", "--train.local-steps", "4")
+    given = ("--train.lr-milestones", "50", "75", "--train.lr-decay", "0.2", "0.1", "--train.local-steps", "4")
+    train = read("local", *given).train
     assert train == TrainConfig(lr_milestones=(50, 75), lr_decay=(0.2, 0.1), local_steps=4)
-    one = read("--train.lr-milestones", "50", "--train.lr-decay", "0.5")
+    one = read("local", "--train.lr-milestones", "50", "--train.lr-decay", "0.5").train
     assert (one.lr_milestones, one.lr_decay) == ((50,), 0.5)
-    assert read("--train.lr-milestones").lr_milestones == ()
-    assert read("--train.lr-milestones", "None").lr_milestones is None
+    assert read("local", "--train.lr-milestones").train.lr_milestones == ()
+    assert read("local", "--train.lr-milestones", "None").train.lr_milestones is None
 
 
 def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
@@ -176,9 +173,9 @@ def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
     path.write_text(json.dumps(to_dict(resolved())))
     words = ["--config", str(path), "--train.local-steps", "4"]
     with refuses("train.local_steps", 4):
-        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
+        resolve(read(*words))
     words += ["--train.local-epochs", "None"]
-    again = resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
+    again = resolve(read(*words))
     assert again.train == resolved(local_steps=4).train
 
 

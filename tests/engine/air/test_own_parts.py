@@ -15,7 +15,6 @@ import torch
 
 import semcom
 from semcom.channels import PATH_LOSSES
-from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import AirConfig, RunConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.access import Access
@@ -23,6 +22,7 @@ from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEE
 from semcom.engine.air.speeds import Speeds
 from semcom.engine.store.population import average
 from tests import worlds
+from tests.commands import read
 from tests.engine.air.test_air import BOTH, moved
 from tests.pages import read_blocks, read_page
 from tests.refusals import refuses
@@ -235,18 +235,14 @@ LISTED = {
 }
 
 
-def read(*words: str) -> RunConfig:
-    return flags.read_train_flags(flags.read_early_flags(["fedavg", *words], config=True))
-
-
 @pytest.mark.parametrize("field", OWN)
 def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys: Any, monkeypatch: Any) -> None:
     for registry in (ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS):
         monkeypatch.setattr(registry, "_added", {})
     plugin, words, option, listed = OWN[field]
-    chosen = ["--plugin", str(own / plugin), *words.split()]
+    chosen = ["fedavg", "--plugin", str(own / plugin), *words.split()]
     config = semcom.resolve(read(*chosen))
-    assert run_hash(config) != run_hash(semcom.resolve(read()))
+    assert run_hash(config) != run_hash(semcom.resolve(read("fedavg")))
     stored = json.loads(json.dumps(to_dict(config)))
     if option:
         flag, word, value = option
@@ -258,7 +254,7 @@ def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys:
         assert run_hash(from_dict(stored)) == run_hash(other), "it is the same before it is resolved again"
         assert semcom.resolve(from_dict(stored)) == other == pickle.loads(pickle.dumps(other))
         with refuses(f"{section}.{name}"):
-            read(flag, word)
+            read("fedavg", flag, word)
     assert cli.main(["list", LISTED[field], words.split()[-1], "--plugin", str(own / plugin)]) == 0
     assert listed in capsys.readouterr().out
     with pytest.raises(SystemExit):
@@ -271,9 +267,7 @@ def test_options_go_with_the_owner_that_is_replaced_alone(own: Path) -> None:
     path = own / "config.json"
     air = {**SIGNS, "step": 0.5, "bits_per_use": 4.0}
     path.write_text(json.dumps(to_dict(semcom.resolve(RunConfig("fedcl", hyper={"average_encoder": True}, air=air)))))  # type: ignore[arg-type]
-    again = flags.read_train_flags(
-        flags.read_early_flags(["--config", str(path), "--air.access", "orthogonal"], config=True)
-    )
+    again = read("--config", str(path), "--air.access", "orthogonal")
     assert vars(again.air.options) == {"bits_per_use": 4.0}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import RunConfig, run_hash
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs.folder.arrays import read_arrays
@@ -19,6 +18,7 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds import loop
 from semcom.runs.rounds.runner import run
 from tests import worlds
+from tests.commands import read
 from tests.refusals import refuses
 from tests.runs.rounds import test_finish  # noqa: F401 - registers test-tuned
 from tests.runs.rounds.test_run import interrupt, snapshot
@@ -177,13 +177,11 @@ def test_what_cannot_be_divided_evenly_is_drawn() -> None:
 
 
 def test_the_command_line_takes_a_list_with_commas_or_spaces() -> None:
-    def read(*words: str) -> RunConfig:
-        return read_train_flags(read_early_flags(["fedavg", "--keep", *words], config=True))
-
-    assert read("confusion,features,curves-per-client").keep == ALL == read(*ALL).keep
-    assert read("features", "--seed", "3").keep == ("features",)
+    given = ("fedavg", "--keep")
+    assert read(*given, "confusion,features,curves-per-client").keep == ALL == read(*given, *ALL).keep
+    assert read(*given, "features", "--seed", "3").keep == ("features",)
     with refuses("keep", "all", "confusion, features, curves-per-client"):
-        read("all")
+        read(*given, "all")
 
 
 @pytest.mark.parametrize(

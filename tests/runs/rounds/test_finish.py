@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.cli import flags
 from semcom.cli import printing as report
 from semcom.config import FINISH, ConfigError, FinishConfig, RunConfig, RunError
 from semcom.engine.train.phase import Phase
@@ -28,6 +27,7 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds.progress import RoundProgress
 from semcom.runs.rounds.runner import run
 from tests import worlds
+from tests.commands import read
 from tests.engine.train.test_known import counting
 from tests.processes import Forked
 from tests.runs.rounds.test_run import lines, one_line, same, snapshot, stored, timeless, weights
@@ -335,7 +335,7 @@ def test_what_a_run_without_a_last_stage_is_does_not_depend_on_the_defaults() ->
 
 def test_the_flag_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     for flag in ("--finish", "--finish.kind"):
-        assert flags.read_train_flags(flags.read_early_flags(["local", flag, "svm"])).finish == FinishConfig("svm")
+        assert read("local", flag, "svm").finish == FinishConfig("svm")
 
 
 # -- kills -----------------------------------------------------------------------------------------------------------

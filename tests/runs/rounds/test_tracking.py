@@ -14,9 +14,8 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.runs.rounds.runner import run
-from tests import worlds
+from tests import commands, worlds
 from tests.pages import read_blocks, read_page
 from tests.refusals import refuses
 from tests.runs.rounds.test_run import interrupt
@@ -80,7 +79,7 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every round once, whether or not the rounds were written when they were trained."""
-    config = read_train_flags(read_early_flags([*SMALL.split()[1:], "--out", str(tmp_path / "run")], config=True))
+    config = commands.read(*SMALL.split()[1:], "--out", str(tmp_path / "run"))
     interrupt(config, 2)
     words = ["--out", str(tmp_path / "run"), "--track", f"tensorboard={tmp_path / 'board'}"]
     lost = read(board_of(words, capsys))

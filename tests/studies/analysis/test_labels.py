@@ -23,7 +23,7 @@ from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import Study
 from semcom.tasks.metric import ACCURACY, Metric
 from tests import worlds
-from tests.cli.test_analysis import told
+from tests.commands import told
 from tests.refusals import refuses
 from tests.studies.folders import config, line, simple, write
 
