@@ -22,15 +22,3 @@ def stack() -> Stack:
         return {name: torch.stack([drawn[name] for drawn in each]) for name in each[0]}
 
     return draw
-
-
-@pytest.fixture
-def within() -> Callable[[Tensor, float], None]:
-    """Asserts that the mean of independent samples is the expected one, within five standard errors of their own."""
-
-    def check(samples: Tensor, expected: float) -> None:
-        error = samples.std() / samples.numel() ** 0.5
-        deviation = (samples.mean() - expected) / error
-        assert abs(deviation) < 5, f"{samples.mean():.6g} is {deviation:.1f} standard errors from {expected:.6g}"
-
-    return check

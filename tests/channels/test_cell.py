@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from semcom.channels.cell import Exponent, PathLoss, UMi, drop_clients_in_cell, noise_dbm
+from tests.samples import has_mean
 
 K = 100_000
 UMI = UMi(UMi.Options())
-
-
-def near(samples: np.ndarray, expected: float) -> bool:
-    """Whether independent samples have this mean, within 5 standard errors."""
-    return bool(abs(samples.mean() - expected) < 5 * samples.std() / len(samples) ** 0.5)
 
 
 def exponent(**options: Any) -> PathLoss:
@@ -27,8 +23,8 @@ def test_clients_are_uniform_in_the_disc() -> None:
     """r^2 is uniform from 10^2 to R^2; the places have no direction."""
     distance, angle = drop_clients_in_cell(K, np.random.default_rng(0), 200.0)
     square, x, y = distance**2, distance * np.cos(angle), distance * np.sin(angle)
-    assert near(square, (200**2 + 10**2) / 2) and square.min() >= 99.99 and square.max() <= 40_000.01
-    assert near(x, 0.0) and near(y, 0.0) and near(x * y, 0.0)
+    assert has_mean(square, (200**2 + 10**2) / 2) and square.min() >= 99.99 and square.max() <= 40_000.01
+    assert has_mean(x, 0.0) and has_mean(y, 0.0) and has_mean(x * y, 0.0)
 
 
 def test_the_path_loss_is_the_tables() -> None:
@@ -60,9 +56,10 @@ def test_a_line_of_sight_is_as_probable_as_the_table_says(distance: float) -> No
 def test_shadowing_has_the_deviation_of_the_table() -> None:
     at = np.full(K, 60.0)
     los, _, shadowing = UMI.draw(at, np.random.default_rng(2))
-    assert near(shadowing, 0.0) and near(shadowing[los] ** 2, 4.0**2) and near(shadowing[~los] ** 2, 7.82**2)
+    assert has_mean(shadowing, 0.0)
+    assert has_mean(shadowing[los] ** 2, 4.0**2) and has_mean(shadowing[~los] ** 2, 7.82**2)
     los, _, shadowing = exponent(shadowing_db=3.0).draw(at, np.random.default_rng(2))
-    assert near(shadowing**2, 9.0) and not los.any()
+    assert has_mean(shadowing**2, 9.0) and not los.any()
 
 
 def test_noise_is_that_of_the_band() -> None:

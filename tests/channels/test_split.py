@@ -9,25 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from semcom.channels import Link, make_link
+from semcom.channels import make_link
 from semcom.channels.equalise import EQUALISERS
 from semcom.channels.power import to_features, to_pairs
 from semcom.channels.split import Split
+from tests.channels.draws import SNR, at_client, randn
 
 K, B, D = 2, 3, 8
-SNR = torch.tensor([3.0, 9.0], dtype=torch.float64)
-
-
-def randn(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def at_client(link: Link, gradient: Tensor, up, down=None, down_snr_db=SNR, mask=None, snr_db=SNR) -> Tensor:
-    """Gradient with respect to the normalised features, given `gradient` at the receiver."""
-    features = randn(*gradient.shape, seed=9).to(gradient.dtype).requires_grad_()
-    descent = None if down is None else link._hop(down, down_snr_db, features, None)
-    received = Split.apply(features, link._hop(up, snr_db, features, None), descent, mask)
-    return torch.autograd.grad(received, features, gradient)[0]
 
 
 @pytest.mark.parametrize("equaliser", EQUALISERS)
@@ -104,7 +92,7 @@ def test_variance_of_the_downlink_noise(stack):
     up, down, snr_db = stack(link, [b], d, (1,)), stack(link, [b], d, (2,)), torch.tensor([3.0])
     gradient = randn(1, b, d, seed=1)
     gradient = rms * gradient / gradient.square().mean().sqrt()
-    noise = at_client(link, gradient, up, down, snr_db, snr_db=snr_db) - gradient
+    noise = at_client(link, gradient, up, down, snr_db=snr_db) - gradient
     n = b * d
     assert abs(noise.square().mean() / (rms**2 * no) - 1) < 5 * math.sqrt(2 / n)
     assert abs(noise.mean()) < 5 * rms * math.sqrt(no / n)

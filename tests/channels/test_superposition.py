@@ -13,9 +13,10 @@ from semcom.channels import make_link
 from semcom.channels.link import complex_normal
 from semcom.channels.statistics import Statistics
 from semcom.channels.superposition import Inversion
+from tests.samples import has_mean
 
-N, S = 6, 40_000
-"""Clients, and symbols of each."""
+N, S, SLACK = 6, 40_000, 1e-12
+"""Clients, symbols of each, and what rounding adds to five standard errors."""
 
 
 def complexes(seed: int, *shape: int) -> Tensor:
@@ -24,11 +25,6 @@ def complexes(seed: int, *shape: int) -> Tensor:
 
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(5)
-
-
-def near(samples: Tensor, expected: float) -> bool:
-    """Whether independent samples have this mean, within 5 standard errors."""
-    return bool((samples.mean() - expected).abs() <= 5 * samples.std() / samples.numel() ** 0.5 + 1e-12)
 
 
 SCALES = torch.linspace(0.5, 2.0, N, dtype=torch.float64)[:, None]
@@ -50,10 +46,10 @@ def test_what_is_sent_is_unbiased(threshold: float, csi_error: float) -> None:
     """|g|^2 is exponential of mean m = 1 + error, and exp(-threshold / m) of the symbols are sent."""
     m = 1 + csi_error
     arrives, kept = inversion(threshold, csi_error).invert(complexes(3, N, 50_000), generator())
-    assert near(kept.double(), math.exp(-threshold / m))
-    assert near(arrives.real, 1.0) and near(arrives.imag, 0.0)
+    assert has_mean(kept.double(), math.exp(-threshold / m), SLACK)
+    assert has_mean(arrives.real, 1.0, SLACK) and has_mean(arrives.imag, 0.0, SLACK)
     sent = kept.sum(0).double()  # clients that send a symbol
-    assert near(sent, N * math.exp(-threshold / m))
+    assert has_mean(sent, N * math.exp(-threshold / m), SLACK)
 
 
 def test_clients_that_fade_otherwise_are_unbiased_too_and_the_loudest_sets_alpha() -> None:
@@ -64,7 +60,7 @@ def test_clients_that_fade_otherwise_are_unbiased_too_and_the_loudest_sets_alpha
     gains = torch.stack([torch.ones(S, dtype=torch.complex128), complexes(3, S), torch.full((S,), 0.1 + 0j)])
     arrives, kept = unlike.invert(gains, generator())
     for k, part in enumerate((1.0, 1.0, 0.0)):
-        assert near(arrives[k].real, part)
+        assert has_mean(arrives[k].real, part, SLACK)
     assert kept[0].all() and not kept[2].any()
     assert unlike.measure_loudness(snr).tolist() == pytest.approx([0.1**0.5, (c / 10) ** 0.5 / q, 0.0])
 
@@ -76,7 +72,7 @@ def test_the_sum_over_awgn_has_the_error_of_its_weakest_client() -> None:
     error = quiet.error(values, None, complexes(2, S), quiet.measure_loudness(snr))
     powers = values.abs().square().mean(1) / 10 ** (snr / 10)
     assert powers.argmax() == 2
-    assert near(error.abs().square(), float(powers[2]))
+    assert has_mean(error.abs().square(), float(powers[2]), SLACK)
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.5])
@@ -89,7 +85,7 @@ def test_the_sum_over_rayleigh_has_the_error_of_truncation_and_noise(threshold: 
     powers = values.abs().square().mean(1)
     expected = (1 / p - 1) * powers.sum() + special.exp1(threshold) * powers.max() / 10 / p**2
     assert float(error.abs().square().mean()) == pytest.approx(float(expected), rel=0.03)
-    assert near(error.real, 0.0)
+    assert has_mean(error.real, 0.0, SLACK)
 
 
 def test_no_client_exceeds_its_mean_power() -> None:

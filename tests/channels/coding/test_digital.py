@@ -12,32 +12,20 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from semcom.channels import Link, Meter, make_link
+from semcom.channels import Meter, make_link
 from semcom.channels.coding.digital import settle_rates
 from semcom.channels.coding.modem import make_modem
 from semcom.channels.coding.quantise import STEPS, Quantiser
 from semcom.channels.power import normalise_power
-from semcom.channels.split import Split
+from tests.channels.draws import at_client, randn
+from tests.samples import has_mean
 
 CPU = torch.device("cpu")
-NOISELESS = torch.tensor([math.inf], dtype=torch.float64)
-
-
-def randn(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+NOISELESS = torch.full((2,), math.inf, dtype=torch.float64)
 
 
 def through(quantiser: Quantiser, values: Tensor) -> Tensor:
     return quantiser.values(quantiser.bits(values), values.dtype)
-
-
-def at_client(link: Link, gradient: Tensor, up, down=None, mask=None) -> Tensor:
-    """Gradient with respect to the normalised features, given `gradient` at the receiver."""
-    features = randn(*gradient.shape, seed=9).to(gradient.dtype).requires_grad_()
-    snr_db = NOISELESS.expand(len(gradient))
-    descent = None if down is None else link._hop(down, snr_db, features, None)
-    received = Split.apply(features, link._hop(up, snr_db, features, None), descent, mask)
-    return torch.autograd.grad(received, features, gradient)[0]
 
 
 # -- the quantiser ---------------------------------------------------------------------------------------------------
@@ -56,20 +44,19 @@ def test_the_steps_have_the_least_error_for_gaussian_numbers(bits):
     best = optimize.minimize_scalar(error, bounds=(0.1, 3), method="bounded", options={"xatol": 1e-6})
     assert STEPS[bits] == pytest.approx(best.x, abs=2e-4 if bits > 1 else 6e-4)
     values = randn(200_000, 2, seed=1)
-    errors = (through(Quantiser(1, 2 * bits, CPU), values) - values).square().flatten()
-    assert abs(errors.mean() - error(STEPS[bits])) < 5 * errors.std() / math.sqrt(errors.numel())
+    assert has_mean((through(Quantiser(1, 2 * bits, CPU), values) - values).square(), error(STEPS[bits]))
 
 
 @pytest.mark.parametrize("bits", STEPS)
-def test_the_error_is_uniform_away_from_clipping(bits, within):
+def test_the_error_is_uniform_away_from_clipping(bits):
     """Uniform numbers inside the range: the error has variance step^2 / 12 and is at most half a step."""
     step = STEPS[bits]
     generator = torch.Generator().manual_seed(2)
     values = (torch.rand(100_000, 2, dtype=torch.float64, generator=generator) - 0.5) * step * 2**bits
     error = through(Quantiser(1, 2 * bits, CPU), values) - values
     assert error.abs().max() <= step / 2 + 1e-12
-    within(error.flatten(), 0.0)
-    within(error.square().flatten(), step**2 / 12)
+    assert has_mean(error.flatten(), 0.0)
+    assert has_mean(error.square().flatten(), step**2 / 12)
 
 
 @pytest.mark.parametrize("bits", STEPS)
@@ -171,7 +158,7 @@ def test_the_gradient_passes_straight_through(options, stack):
     up, gradient = stack(link, [5], 64, (1, 2)), randn(2, 5, 64, seed=4)
     sent = Quantiser(32, link.payload(64), CPU).sent
     kept = torch.ones(64) if sent is None else sent.real.repeat_interleave(2)
-    assert torch.equal(at_client(link, gradient, up), gradient * kept)
+    assert torch.equal(at_client(link, gradient, up, snr_db=NOISELESS), gradient * kept)
     assert 0 < kept.sum() <= min(64, link.payload(64))
 
 
@@ -182,7 +169,7 @@ def test_the_gradient_comes_down_through_the_same_chain(stack):
     gradient = 1e-4 * randn(2, 5, 64, seed=5)
     rms = gradient.square().mean((1, 2), keepdim=True).sqrt()
     expected = rms * through(Quantiser(32, 128, CPU), (gradient / rms).flatten(0, 1)).view_as(gradient)
-    torch.testing.assert_close(at_client(link, gradient, up, down), expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(at_client(link, gradient, up, down, snr_db=NOISELESS), expected, rtol=1e-9, atol=0)
     x = randn(2, 5, 64, seed=6).requires_grad_()
     low = torch.tensor([0.0, 0.0])
     received = link(x, up, torch.full((2,), math.inf), down=down, down_snr_db=low)
@@ -190,27 +177,7 @@ def test_the_gradient_comes_down_through_the_same_chain(stack):
     (fine,) = torch.autograd.grad(link(x, up, torch.full((2,), math.inf), down=down), x, gradient)
     assert not torch.allclose(hurt, fine, rtol=0.1)
     silent = torch.zeros_like(gradient)
-    assert torch.equal(at_client(link, silent, up, down), silent)
-
-
-@pytest.mark.parametrize("options", [{}, {"fading": "rayleigh"}, {"bits": 0.4, "modulation": 4}])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_clients_do_not_see_their_chunk(options, dtype, stack):
-    """Forward and backward of three clients at different SNRs equal separate calls bit by bit."""
-    link, d, b = make_link("digital", **options), 32, 7
-    up, down = stack(link, [4, 3], d, (1, 2, 3), dtype), stack(link, [4, 3], d, (4, 5, 6), dtype)
-    snr_db, back_db = torch.tensor([3.0, 8.0, math.inf]), torch.tensor([18.0, 4.0, 9.0])
-    x, weights = randn(3, b, d, seed=7).to(dtype).requires_grad_(), randn(3, b, d, seed=8).to(dtype)
-
-    def run(clients: slice) -> tuple[Tensor, Tensor]:
-        hops = [{name: tensor[clients] for name, tensor in hop.items()} for hop in (up, down)]
-        y = link(x[clients], hops[0], snr_db[clients], down=hops[1], down_snr_db=back_db[clients])
-        return y, torch.autograd.grad((y * weights[clients]).sum(), x)[0][clients]
-
-    together, gradient = run(slice(0, 3))
-    for k in range(3):
-        alone, own = run(slice(k, k + 1))
-        assert torch.equal(alone[0], together[k]) and torch.equal(own[0], gradient[k])
+    assert torch.equal(at_client(link, silent, up, down, snr_db=NOISELESS), silent)
 
 
 def test_padding_arrives_as_zeros_and_changes_nothing(stack):
@@ -226,7 +193,8 @@ def test_padding_arrives_as_zeros_and_changes_nothing(stack):
     assert torch.equal(padded[:, :b], alone) and not padded[:, b:].any()
     assert meters[0].snr_db() == pytest.approx(meters[1].snr_db())
     assert meters[0].errors is not None and torch.equal(meters[0].errors, meters[1].errors)
-    seen, own = at_client(link, gradient, *longer, mask=mask), at_client(link, gradient[:, :b], up, down)
+    seen = at_client(link, gradient, *longer, mask=mask, snr_db=NOISELESS)
+    own = at_client(link, gradient[:, :b], up, down, snr_db=NOISELESS)
     torch.testing.assert_close(seen[:, :b], own, rtol=1e-12, atol=1e-15)
     assert not seen[:, b:].any()
 

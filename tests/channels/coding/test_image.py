@@ -14,6 +14,7 @@ from semcom.channels.coding import codec
 from semcom.channels.coding.choice import SampleImages
 from semcom.channels.coding.image import Choice, ImageChain, compress_images, send_images
 from semcom.channels.coding.mcs import SCHEMES
+from tests.channels.draws import seeded
 
 CIFAR = Path(os.environ.get("SEMCOM_DATA", "")) / "cifar10.npz"
 SETTINGS = [(kind, headers) for kind in codec.CODECS for headers in codec.HEADERS]
@@ -24,10 +25,6 @@ def photos(n: int, channels: int = 3, size: int = 32) -> Tensor:
     generator = torch.Generator().manual_seed(1)
     coarse = torch.rand(n, 1, 4, 4, generator=generator) + 0.1 * torch.rand(n, channels, 4, 4, generator=generator)
     return (230 * torch.nn.functional.interpolate(coarse, size, mode="bicubic").clamp(0, 1)).to(torch.uint8)
-
-
-def seeded(seed: int = 2) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def versions(image: Tensor, kind: str, headers: str) -> list[tuple[bytes, int]]:

@@ -19,12 +19,9 @@ from semcom.channels.coding import ldpc
 from semcom.channels.coding.ldpc import make_ldpc_code
 from semcom.channels.coding.modem import Modem, make_modem, split_into_codewords
 from semcom.channels.coding.qam import QAM, SIZES
+from tests.channels.draws import seeded
 
 CPU = torch.device("cpu")
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def coin(*shape: int, seed: int) -> Tensor:

@@ -15,6 +15,7 @@ from semcom.channels.ofdm.profiles import Profile
 from semcom.channels.scene import read_scene, write_scene
 from semcom.channels.users import Fades
 from tests.channels.test_scene import make_scene
+from tests.samples import has_mean
 
 A = np.array([[[3.0, 4.0j, 0.0]], [[0.0, 2.0, 0.0]]])
 """Two clients, one time, three paths: powers 9 and 16 for one client, and a single path for the other."""
@@ -49,7 +50,7 @@ def test_the_response_is_the_transform_of_the_paths(save):
     assert link.profile.last_path_s == pytest.approx(1e-6)  # of paths with any power
 
 
-def test_a_frame_has_one_time_of_its_client_each_as_often(save, within):
+def test_a_frame_has_one_time_of_its_client_each_as_often(save):
     """Three times of one path with powers 1, 4, 7 and mean 4: over a frame |h|^2 is 1/4, 1 or 7/4, equally often."""
     a = np.sqrt([[[1.0], [4.0], [7.0]]]).astype(complex)
     link = make_link("cir", path=save(a=a, tau=np.zeros((1, 1))), subcarriers=2)
@@ -57,7 +58,7 @@ def test_a_frame_has_one_time_of_its_client_each_as_often(save, within):
     power = drawn.abs().square().view(3000, -1)
     assert torch.equal(power, power[:, :1].expand_as(power))
     for value in (0.25, 1.0, 1.75):
-        within(torch.isclose(power[:, 0], torch.tensor(value, dtype=torch.float64)).double(), 1 / 3)
+        assert has_mean(torch.isclose(power[:, 0], torch.tensor(value, dtype=torch.float64)).double(), 1 / 3)
 
 
 def test_features_and_gradients_pass_and_clients_are_their_own(save):
@@ -73,7 +74,7 @@ def test_features_and_gradients_pass_and_clients_are_their_own(save):
     assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([3.0])), x)
 
 
-def test_estimates_of_a_channel_at_rest_are_off_by_noise_alone(save, within):
+def test_estimates_of_a_channel_at_rest_are_off_by_noise_alone(save):
     """|h| = 1 of client 1, one pilot: E|g|^2 = 1 + no, so c = 1 / (1 + no) and the variance is no / (1 + no)."""
     link = make_link("cir", path=save(a=A, tau=TAU), csi="ls", pilots=3, subcarriers=1)
     drawn = link.of(1).draw([1] * 4000, 2, torch.Generator().manual_seed(3), torch.float64)
@@ -81,7 +82,7 @@ def test_estimates_of_a_channel_at_rest_are_off_by_noise_alone(save, within):
     assert found is not None
     torch.testing.assert_close(found.variance, torch.full((4000, 1), 0.25 / 1.25, dtype=torch.float64))
     torch.testing.assert_close(found.mean, found.gain / 1.25)
-    within((found.gain - drawn["fading"]).abs().square(), 0.25)
+    assert has_mean((found.gain - drawn["fading"]).abs().square(), 0.25)
 
 
 def test_options_that_would_do_nothing_are_not_there():
@@ -287,7 +288,7 @@ def test_users_of_a_scene_are_separated_by_its_antennas(combining: str) -> None:
         np.testing.assert_allclose(drawn["fading"][0].abs(), expected, rtol=1e-4)
 
 
-def test_the_company_of_a_block_is_anybody_else_of_the_file(within, tmp_path: Path) -> None:
+def test_the_company_of_a_block_is_anybody_else_of_the_file(tmp_path: Path) -> None:
     """Client 1 beside the others of three, whose single paths arrive at one antenna each: 0 shares with it, 2 not."""
     a = np.zeros((3, 2, 2, 1), complex)
     a[0, :, 0] = a[1, :, 0] = a[2, :, 1] = 1.0
@@ -298,7 +299,7 @@ def test_the_company_of_a_block_is_anybody_else_of_the_file(within, tmp_path: Pa
     drawn, share = link.of(1).draw_blocks(4, 4000, torch.Generator().manual_seed(0))
     assert share == 1 and drawn["fading"].shape == (4000, 4)
     np.testing.assert_allclose(drawn["fading"].abs(), math.sqrt(2))  # a mean power of 1 over two antennas, at one
-    within((drawn["others"][:, 0] > 1).double(), 1 / 2)
+    assert has_mean((drawn["others"][:, 0] > 1).double(), 1 / 2)
     assert link.of(1).law() is None
 
 

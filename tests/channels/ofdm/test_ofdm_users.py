@@ -10,12 +10,9 @@ import torch
 
 from semcom.channels import make_link, theory
 from semcom.channels.users import Fades
+from tests.channels.draws import keys
 
 NO = 0.1
-
-
-def keys(*seeds):
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 @pytest.mark.parametrize("combining", ["mrc", "zf", "mmse"])

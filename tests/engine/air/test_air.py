@@ -19,6 +19,7 @@ from tests import worlds
 from tests.engine.visits import task
 from tests.methods import arms
 from tests.refusals import refuses
+from tests.samples import has_mean
 from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
@@ -179,10 +180,6 @@ def values(scale: Tensor | float = 3.0) -> Tensor:
     return scale * torch.randn(*BIG, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
 
-def five_errors(samples: Tensor, expected: float) -> bool:
-    return bool((samples.mean() - expected).abs() < 5 * samples.std() / samples.numel() ** 0.5)
-
-
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("snr", [0.0, 10.0])
 def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
@@ -194,9 +191,9 @@ def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
     got = w.air.send(direction, "x", sent, IDS, ALL)
     assert got.shape == sent.shape
     relative = (got - sent).square() / sent.square().mean(1, keepdim=True)
-    assert five_errors(relative, 10 ** (-snr / 10))
-    assert five_errors((got - sent) / scale, 0.0)
-    assert five_errors(relative[:, -1], 10 ** (-snr / 10))  # the odd one out too
+    assert has_mean(relative, 10 ** (-snr / 10))
+    assert has_mean((got - sent) / scale, 0.0)
+    assert has_mean(relative[:, -1], 10 ** (-snr / 10))  # the odd one out too
     assert w.air.totals[direction].floats == BIG[0] * BIG[1]
 
 
@@ -205,7 +202,7 @@ def test_each_client_has_its_own_snr_and_noise() -> None:
     w = analog(snr_db=",".join(["0"] * low + ["30"] * low))
     noise = w.air.send("up", "x", sent, IDS, ALL) - sent
     power = noise.square() / sent.square().mean(1, keepdim=True)
-    assert five_errors(power[:low], 1.0) and five_errors(power[low:], 1e-3)
+    assert has_mean(power[:low], 1.0) and has_mean(power[low:], 1e-3)
     correlation = torch.corrcoef(noise) - torch.eye(BIG[0], dtype=torch.float64)
     assert correlation.abs().max() < 6 / BIG[1] ** 0.5
 
@@ -263,7 +260,7 @@ def test_faded_exchange_is_as_noisy_as_it_should_be_without_equaliser(kind: str)
     own: dict[str, Any] = {"coherence": "symbol"} if kind == "rician" else {}
     sent = values()
     got = analog(kind, equaliser="none", snr_db=0.0, **own).air.send("up", "x", sent, IDS, ALL)
-    assert five_errors((got - sent).square().mean(1) / sent.square().mean(1), 3.0)
+    assert has_mean((got - sent).square().mean(1) / sent.square().mean(1), 3.0)
 
 
 @pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
@@ -286,7 +283,7 @@ def test_what_is_not_sent_takes_no_power() -> None:
     sent[:, 125:] = 0.0
     got = w.air.send("up", "x", sent, np.arange(BIG[0]), np.full(BIG[0], 125))
     relative = (got - sent)[:, :125].square() / sent[:, :125].square().mean(1, keepdim=True)
-    assert five_errors(relative, 0.1)
+    assert has_mean(relative, 0.1)
     assert not w.air.send("up", "x", 0 * sent, np.arange(BIG[0]), np.zeros(BIG[0])).any()
 
 
@@ -447,9 +444,9 @@ def test_the_mean_over_the_air_is_unbiased_and_as_noisy_as_it_is_said(kind: str)
         mean = w.air.average(moved(pop, 1.0), "head.", p, since=pop)
         errors.append(mean["head.0.weight"] - average(moved(pop, 1.0), "head.", p)["head.0.weight"])
     errors = torch.stack(errors)
-    assert five_errors(errors.flatten(1).mean(1), 0.0)  # a fade lasts for a tensor
+    assert has_mean(errors.flatten(1).mean(1), 0.0)  # a fade lasts for a tensor
     if kind == "awgn":  # 1/64 each, one number a symbol's half: no = 1 for two numbers of 1/64
-        assert five_errors(errors.square(), (1 / 64) ** 2)
+        assert has_mean(errors.square(), (1 / 64) ** 2)
 
 
 def test_what_is_cut_off_is_reported() -> None:

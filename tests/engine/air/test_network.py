@@ -16,6 +16,7 @@ from semcom.config import ConfigError
 from semcom.engine.air.places import Cell
 from semcom.engine.world import World
 from tests import worlds
+from tests.samples import has_mean
 
 CELL = {"kind": "cell", "radius_m": 200.0}
 CLIENTS = 12
@@ -87,8 +88,7 @@ def test_the_best_snr_is_an_order_statistic() -> None:
     for ids in rounds(w, 400):
         best.append(float(w.session.draws.snr_db("up", ids)[0]))
         assert best[-1] == float(w.session.draws.snr_db("up", np.arange(CLIENTS)).max())
-    found = torch.tensor(best)
-    assert abs(found.mean() - 18 * 12 / 13) < 5 * found.std() / 400**0.5
+    assert has_mean(torch.tensor(best), 18 * 12 / 13)
 
 
 def test_equal_snrs_are_chosen_at_random() -> None:

@@ -11,6 +11,7 @@ from semcom.engine.air import schedulers
 from semcom.engine.air.schedulers import SCHEDULERS, Turn
 from semcom.engine.world import World
 from tests import worlds
+from tests.samples import has_mean
 
 K, ROUNDS = 5, 3000
 HARMONIC = sum(1 / k for k in range(1, K + 1))
@@ -37,15 +38,11 @@ def served(name: str, means_db: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(chosen), np.array(power)
 
 
-def check_mean(samples: np.ndarray, expected: float) -> None:
-    assert abs(samples.mean() - expected) < 5 * samples.std() / len(samples) ** 0.5
-
-
 def test_the_best_of_exponentials_has_the_harmonic_mean() -> None:
     """The largest of K has the mean 1 + 1/2 + ... + 1/K; one at random, or in turn, 1."""
-    check_mean(served("best-snr", np.zeros(K))[1], HARMONIC)
-    check_mean(served("random", np.zeros(K))[1], 1.0)
-    check_mean(served("round-robin", np.zeros(K))[1], 1.0)
+    assert has_mean(served("best-snr", np.zeros(K))[1], HARMONIC)
+    assert has_mean(served("random", np.zeros(K))[1], 1.0)
+    assert has_mean(served("round-robin", np.zeros(K))[1], 1.0)
 
 
 def test_proportional_fairness_over_equal_means_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +100,7 @@ def test_schedulers_see_the_fading_of_the_round() -> None:
         up = draws.realisation(draws.link, np.arange(8), [[1]] * 8, "train", "uplink")["fading"][:, 0, 0]
         assert int(up.abs().argmax()) == k
         found.append(float(up[k].abs().square()))
-    check_mean(np.array(found), sum(1 / k for k in range(1, 9)))
+    assert has_mean(np.array(found), sum(1 / k for k in range(1, 9)))
 
 
 def test_noise_free_clients_are_fair_too() -> None:

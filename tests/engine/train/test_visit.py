@@ -20,6 +20,7 @@ from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.parts.prototypes import compute_prototype_moments, prototypes
 from tests import worlds
+from tests.samples import has_mean
 from tests.worlds import confusion, mapped
 
 SIZES, TESTS = (7, 3, 5, 2), (4, 9, 1, 6)
@@ -128,8 +129,7 @@ def test_the_noise_of_a_test_is_that_of_its_snr() -> None:
     for snr in (0.0, 20.0):
         got = collect(w, pop, snr_db=snr)
         noise[snr] = torch.cat([got[k] - clean[k] for k in got])
-        power = noise[snr].square().flatten()
-        assert abs(power.mean() - 10 ** (-snr / 10)) < 5 * power.std() / power.numel() ** 0.5
+        assert has_mean(noise[snr].square(), 10 ** (-snr / 10))
     assert (noise[0.0] - 10 * noise[20.0]).abs().max() < 1e-9
     now = collect(w, pop)[0]
     w.session.tally.begin(2)
