@@ -21,6 +21,11 @@ from semcom.tasks.metric import ACCURACY, Metric, describe_metrics
 TRAFFIC = {"floats": 10.0, "bits": 320.0, "uses": 100.0, "airtime_s": 0.5, "energy_j": 2.0}
 
 
+def marks(folder: Path) -> list[str]:
+    """What the runs of a sweep have left: a mark for each time that one was carried out by `fake_run`."""
+    return [path.read_text() for path in folder.glob("*/ran.txt")]
+
+
 def config(method: str = "fedcl", seed: int = 0, snr: float = 10.0, clients: int = 2, **fields: Any) -> RunConfig:
     """A resolved configuration, by the stand-in of conftest.py."""
     base = RunConfig(method=method, seed=seed, clients=clients, partition=PartitionConfig(options={"ways": 3}))

@@ -22,6 +22,7 @@ from semcom.studies.results.outcome import train_and_add_outcome
 from semcom.studies.sweep.attempt import attempt_run
 from semcom.studies.sweep.sweep import sweep
 from tests import worlds
+from tests.runs.rounds.test_run import weights
 
 ARMS: list[dict[str, Any]] = [
     {"method": "fedavg"},
@@ -42,10 +43,6 @@ def equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def models(result: Result) -> list[torch.Tensor]:
-    return [t for view in result.views.values() for t in view.population.tensors()]
-
-
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_weights_are_the_checkpoint_once_more(arm: dict[str, Any], tmp_path: Path) -> None:
     train = {"rounds": 3, "checkpoint_every": 1, **arm.get("train", {})}
@@ -59,7 +56,7 @@ def test_weights_are_the_checkpoint_once_more(arm: dict[str, Any], tmp_path: Pat
     once = load_weights(tmp_path / "once" / WEIGHTS)
     assert equal(once["state"], content["state"]) and once["progress"]["round"] == 3
     for again in (load(tmp_path / "once"), run(worlds.request(**arm, keep=("weights",), out=str(tmp_path / "once")))):
-        assert all(map(torch.equal, models(again), models(kept))) and again.summary == found.summary
+        assert all(map(torch.equal, weights(again), weights(kept))) and again.summary == found.summary
     again = run(worlds.request(**arm, keep=("weights", "confusion"), out=str(tmp_path / "once")))
     assert all((again.confusion[view] == kept.confusion[view]).all() for view in kept.views)
 
@@ -70,7 +67,7 @@ def test_weights_of_float64_are_kept_in_float32(tmp_path: Path) -> None:
     kinds = {t.dtype for t in read_weights(str(tmp_path / WEIGHTS)).values()}
     assert torch.float32 in kinds and torch.float64 not in kinds
     (tmp_path / CHECKPOINT).unlink()
-    for one, other in zip(models(load(tmp_path)), models(kept), strict=True):
+    for one, other in zip(weights(load(tmp_path)), weights(kept), strict=True):
         assert one.dtype == torch.float64 and torch.equal(one, other.float().double())
 
 
@@ -120,7 +117,7 @@ def test_a_sweep_keeps_the_rows_to_which_weights_refer(tmp_path: Path) -> None:
     on_disk = {**SMALL, "store": "disk", "train.participation": 0.5, "keep": ("weights",)}
     sweep(methods="local", seeds=(0,), set=on_disk, out=tmp_path)
     (folder,) = (path.parent for path in tmp_path.glob(f"*/{SUMMARY}"))
-    assert len(models(semcom.load(folder))) > 0
+    assert len(weights(semcom.load(folder))) > 0
 
 
 def test_a_run_whose_weights_are_not_written_is_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +172,7 @@ def test_an_experiments_own_training_keeps_its_models_until_it_is_done(tmp_path:
 
     def train(config: Any) -> None:
         def measure(result: Result) -> dict[str, float]:
-            tried.append(len(models(result)))
+            tried.append(len(weights(result)))
             if len(tried) == 1:
                 raise ValueError("on purpose")
             return {"more": 1.0}

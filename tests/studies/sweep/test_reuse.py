@@ -31,6 +31,7 @@ from semcom.studies.sweep.reuse import take_reused_run
 from semcom.studies.sweep.sweep import preview_sweep, sweep
 from semcom_papers.experiments.demo import DEMO
 from tests.refusals import refuses
+from tests.studies.folders import marks
 
 Run = Callable[[RunConfig], None]
 
@@ -47,11 +48,6 @@ def run(monkeypatch: pytest.MonkeyPatch, fake_run: Run) -> Run:
 
     monkeypatch.setattr("semcom.run", trained)
     return trained
-
-
-def marks(folder: Path) -> list[str]:
-    """What the runs that were carried out there have left."""
-    return [path.read_text() for path in folder.glob("*/ran.txt")]
 
 
 @pytest.fixture(params=["folder", "archive"])

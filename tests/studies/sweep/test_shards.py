@@ -19,6 +19,7 @@ from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import sweep
 from tests.refusals import refuses
+from tests.studies.folders import marks
 
 Run = Callable[[RunConfig], None]
 SNR = "channel.snr_db"
@@ -26,11 +27,6 @@ SNR = "channel.snr_db"
 
 def record(folder: Path) -> dict[str, Any]:
     return parse_sweep_record(folder / "sweep.json")
-
-
-def trained(folder: Path) -> list[str]:
-    """What each run has left: a mark for each time that it was carried out."""
-    return [path.read_text() for path in folder.glob("*/ran.txt")]
 
 
 # Grids that grow -----------------------------------------------------------------------------------------------------
@@ -76,7 +72,7 @@ def test_each_call_can_be_repeated(tmp_path: Path, fake_run: Run, monkeypatch: p
     frame = read_table(out)
     assert len(frame) == 2 * 2 * 3 and set(frame["status"]) == {"done"}
     assert cli.main(shlex.split(first)[1:]) == 0 and eval(second, {"semcom": semcom}) == out / "results.parquet"
-    assert trained(out) == ["x"] * 12 and read_table(out).equals(frame)
+    assert marks(out) == ["x"] * 12 and read_table(out).equals(frame)
     assert record(out)["command"].splitlines() == [first, second]
 
 
@@ -89,12 +85,12 @@ def test_more_seeds_and_values_extend_a_grid(tmp_path: Path, fake_run: Run) -> N
     sweep(
         "demo", out=tmp_path, train=fake_run, seeds=range(5), vary={SNR: (0.0, 3.0, 9.0, 18.0)}
     )  # the one holds the other
-    assert trained(tmp_path) == ["x"] * 3 * 5 * 4
+    assert marks(tmp_path) == ["x"] * 3 * 5 * 4
     before = read_table(tmp_path)
     assert record(tmp_path)["command"].count("\n") == 0 and "(0, 1, 2, 3, 4)" in record(tmp_path)["command"]
     assert len(before) == 60 and before.groupby(SNR).size().tolist() == [15] * 4
     sweep("demo", out=tmp_path, train=fake_run, methods="fedcl", seeds=0)  # a part: nothing changes
-    assert read_table(tmp_path).equals(before) and trained(tmp_path) == ["x"] * 60
+    assert read_table(tmp_path).equals(before) and marks(tmp_path) == ["x"] * 60
 
 
 @pytest.mark.parametrize(
@@ -111,7 +107,7 @@ def test_another_grid_is_another_sweep(tmp_path: Path, fake_run: Run, request_: 
     sweep("demo", out=tmp_path, train=fake_run, seeds=(0, 1))
     with refuses("out", "semcom.sweep('demo', vary={'seed': (0, 1)}"):
         sweep("demo", out=tmp_path, train=fake_run, **request_)
-    assert trained(tmp_path) == ["x"] * 18
+    assert marks(tmp_path) == ["x"] * 18
 
 
 def test_other_test_snrs_are_other_runs(tmp_path: Path, fake_run: Run) -> None:
@@ -137,10 +133,10 @@ def test_shards_are_parts_of_the_grid(tmp_path: Path) -> None:
 def test_the_last_shard_writes_the_table(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep("demo", out=tmp_path, train=fake_run, shard="1/2") is None
     assert capsys.readouterr().out == "shard 1/2: its 5 runs are done; the table comes with the last of 4 others\n"
-    assert len(trained(tmp_path)) == 5 and not (tmp_path / "results.parquet").exists()
+    assert len(marks(tmp_path)) == 5 and not (tmp_path / "results.parquet").exists()
     path = sweep("demo", out=tmp_path, train=fake_run, shard="2/2")
     assert path == tmp_path / "results.parquet" and set(read_table(path)["status"]) == {"done"}
-    assert trained(tmp_path) == ["x"] * 9
+    assert marks(tmp_path) == ["x"] * 9
 
 
 def test_a_failure_in_a_shard_is_in_the_table_of_the_last(tmp_path: Path, fake_run: Run) -> None:
@@ -156,13 +152,13 @@ def test_a_failure_in_a_shard_is_in_the_table_of_the_last(tmp_path: Path, fake_r
     failed = read_table(tmp_path).query("status == 'failed'")
     assert failed["error"].tolist() == ["RuntimeError: loss is not finite"]
     assert sweep("demo", out=tmp_path, train=fake_run, shard="1/2") == tmp_path / "results.parquet"
-    assert set(read_table(tmp_path)["status"]) == {"done"} and trained(tmp_path) == ["x"] * 9
+    assert set(read_table(tmp_path)["status"]) == {"done"} and marks(tmp_path) == ["x"] * 9
 
 
 def test_a_call_without_shard_does_what_is_left(tmp_path: Path, fake_run: Run) -> None:
     sweep("demo", out=tmp_path, train=fake_run, shard="3/4")
     assert sweep("demo", out=tmp_path, train=fake_run) == tmp_path / "results.parquet"
-    assert trained(tmp_path) == ["x"] * 9
+    assert marks(tmp_path) == ["x"] * 9
 
 
 def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_run: Run) -> None:
@@ -187,7 +183,7 @@ def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_ru
         assert "is running in" in text and text.endswith("with its shard 1/3; wait for it, or give another folder")
     assert part == ""
     sweep("demo", out=tmp_path, train=fake_run, shard="3/3")
-    assert trained(tmp_path) == ["x"] * 9 and set(read_table(tmp_path)["status"]) == {"done"}
+    assert marks(tmp_path) == ["x"] * 9 and set(read_table(tmp_path)["status"]) == {"done"}
     assert not list(tmp_path.glob(".owner*"))
 
 

@@ -44,6 +44,7 @@ from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import preview_sweep, sweep
 from tests.processes import Forked
 from tests.refusals import refuses
+from tests.studies.folders import marks
 
 Run = Callable[[RunConfig], None]
 
@@ -166,8 +167,7 @@ def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: 
         sweep("demo", out=tmp_path, train=run)
     capsys.readouterr()
     sweep("demo", out=tmp_path, train=fake_run)
-    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
-    assert len(list(tmp_path.glob("*/ran.txt"))) == 9
+    assert marks(tmp_path) == ["x"] * 9
     assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
     assert set(read_table(tmp_path)["status"]) == {"done"}
 
@@ -211,7 +211,7 @@ def test_failed_run_is_a_row_and_others_finish(
 
     sweep("demo", out=tmp_path, jobs=jobs, train=fake_run)  # the failed run is tried again, and only that one
     assert set(read_table(tmp_path)["status"]) == {"done"}
-    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert set(marks(tmp_path)) == {"x"}
     assert not list(tmp_path.glob("*/error.txt"))
 
 
@@ -317,7 +317,7 @@ def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
         sweep("demo", out=tmp_path, train=run)
     assert len(list(tmp_path.glob("*/summary.json"))) == 2
     sweep("demo", out=tmp_path, train=fake_run)
-    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert set(marks(tmp_path)) == {"x"}
     assert len(read_table(tmp_path)) == 9
 
 
@@ -433,7 +433,7 @@ def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -
     overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
     sweep("demo", out=tmp_path, train=fake_run, set=overrides)
     sweep("demo", out=tmp_path, train=fake_run, set=dict(reversed(overrides.items())))
-    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert set(marks(tmp_path)) == {"x"}
 
 
 @pytest.mark.parametrize(
@@ -569,7 +569,7 @@ def test_a_damaged_summary_is_trained_again(tmp_path: Path, fake_run: Run) -> No
     next(tmp_path.glob("*/summary.json")).write_text('{"accuracy": 0.999}')
     sweep("demo", out=tmp_path, train=fake_run)
     pd.testing.assert_frame_equal(read_table(tmp_path), before)
-    assert sorted(p.read_text() for p in tmp_path.glob("*/ran.txt")) == ["x"] * 8 + ["xx"]
+    assert sorted(marks(tmp_path)) == ["x"] * 8 + ["xx"]
 
 
 SHORT = """
