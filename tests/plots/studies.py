@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 import semcom
 from semcom.config import run_hash
 from semcom.plots import Plot, style
+from semcom.plots.kinds import KINDS, name_empty, settle_kind
 from semcom.plots.panels import draw_panels
 from semcom.runs.folder.arrays import write_arrays
 from semcom.studies.analysis.study import Study
@@ -66,3 +67,10 @@ def kept(number: int, seed: int, features: bool) -> dict[str, Any]:
         found["received/personal"] = noise + 4 * np.eye(3, 4)[label]
         found |= {"samples/label": label, "samples/client": np.arange(36) % 3, "samples/image": np.arange(36)}
     return found
+
+
+def shown(study: Study, **fields: Any) -> tuple[pd.DataFrame, Figure, Plot]:
+    """The numbers of a request, its figure and the settled request."""
+    part, plot = settle_kind(study, Plot(**fields))
+    cells = name_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
+    return cells, drawn(cells, plot), plot

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import semcom
 from semcom.config import run_hash
-from semcom.plots import Plot
-from semcom.plots.kinds import KINDS, name_empty, settle_kind
 from semcom.plots.points import EMPTY
 from semcom.runs.folder.arrays import write_arrays
 from semcom.studies.analysis.study import Study
-from tests.plots.studies import drawn, kept
+from tests.plots.studies import kept, shown
 from tests.studies.folders import config, line, scored, write
 
 SHOTS = "partition.shots"
@@ -39,16 +36,9 @@ def divided(tmp_path_factory: pytest.TempPathFactory, resolving: None) -> Study:
     return semcom.study(folder)
 
 
-def shown(study: Study, **fields: Any) -> Any:
-    """The numbers of a request and its figure."""
-    part, plot = settle_kind(study, Plot(**fields))
-    cells = name_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
-    return cells, drawn(cells, plot)
-
-
 @pytest.mark.parametrize(("kind", "means"), [("heatmap", [[0.2, 0.3], [0.5, 0.6]]), ("gain", [[0.3, 0.3]])])
 def test_a_column_holds_what_has_no_value(divided: Study, kind: str, means: list[list[float]]) -> None:
-    _, figure = shown(divided, kind=kind, x=SHOTS)
+    _, figure, _ = shown(divided, kind=kind, x=SHOTS)
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["5", "none"]
     np.testing.assert_allclose(sorted(axes.images[0].get_array().tolist()), means)
@@ -56,7 +46,7 @@ def test_a_column_holds_what_has_no_value(divided: Study, kind: str, means: list
 
 @pytest.mark.parametrize("kind", ["bars", "dots"])
 def test_a_row_holds_what_has_no_value(divided: Study, kind: str) -> None:
-    _, figure = shown(divided, kind=kind, x=SHOTS)
+    _, figure, _ = shown(divided, kind=kind, x=SHOTS)
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["none", "5"]
     if kind == "bars":
@@ -69,14 +59,14 @@ def test_a_row_holds_what_has_no_value(divided: Study, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["embedding", "images"])
 def test_a_panel_holds_what_has_no_value(divided: Study, kind: str) -> None:
     """An image of 51 of 255 beside one of 0 is 14 dB; all were sent as in training, which is one column."""
-    cells, figure = shown(divided, kind=kind, facet=SHOTS, at={"method": "fedavg"})
+    cells, figure, _ = shown(divided, kind=kind, facet=SHOTS, at={"method": "fedavg"})
     assert [axes.get_title() for axes in figure.axes] == ["shots 5", "shots none"]
     assert cells[SHOTS].value_counts().tolist() == ([36, 36] if kind == "embedding" else [2, 2])
     if kind == "images":
         assert cells["psnr"].tolist() == pytest.approx([-20 * np.log10(0.2)] * 4)
         names = [[label.get_text() for label in axes.get_xticklabels()] for axes in figure.axes]
         assert names == [["original", "as trained"]] * 2 and [len(axes.images) for axes in figure.axes] == [4, 4]
-    _, figure = shown(divided, kind=kind, facet=SHOTS, at={"method": "fedavg", SHOTS: "None"})
+    _, figure, _ = shown(divided, kind=kind, facet=SHOTS, at={"method": "fedavg", SHOTS: "None"})
     assert len(figure.axes) == 1
 
 

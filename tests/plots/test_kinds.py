@@ -11,19 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import ttest_1samp
 
 import semcom
 from semcom.config import ConfigError, DataConfig
 from semcom.plots import Plot, gain
 from semcom.plots.base import Kind, Styles
-from semcom.plots.kinds import KINDS, name_empty, settle_kind
+from semcom.plots.kinds import KINDS, settle_kind
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from tests.plots.studies import CLASSES, SNR, accuracy, drawn, made
+from tests.plots.studies import CLASSES, SNR, accuracy, made, shown
 from tests.refusals import refuses
 from tests.studies.folders import config, keep, line, scored, write
 
@@ -33,13 +32,6 @@ ONE = {SNR: 9}
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, resolving: None) -> Study:
     return made(tmp_path_factory.mktemp("study"))
-
-
-def shown(study: Study, **fields: Any) -> tuple[pd.DataFrame, Figure, Plot]:
-    """The numbers of a request, its figure and the settled request."""
-    part, plot = settle_kind(study, Plot(**fields))
-    cells = name_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
-    return cells, drawn(cells, plot), plot
 
 
 def as_of(means: pd.DataFrame, cells: pd.DataFrame, by: list[str]) -> None:
