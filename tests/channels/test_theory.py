@@ -12,15 +12,15 @@ from scipy import integrate, special, stats
 from semcom.channels import theory
 
 
-def integral(value, k_factor: float = 0.0, low: float = 0.0, high: float = 60.0) -> float:
-    """Of `value` over the density of Rician power with E|h|^2 = 1, from `low` to `high`, by quadrature."""
+def integral(value, k_factor: float = 0.0, low: float = 0.0) -> float:
+    """Of `value` over the density of Rician power with E|h|^2 = 1, from `low` to 60, by quadrature."""
     k = k_factor
 
     def integrand(a: float) -> float:
         bent = 2 * math.sqrt(k * (1 + k) * a)
         return value(a) * (1 + k) * math.exp(-k - (1 + k) * a + bent) * special.ive(0, bent)
 
-    edges = [low, *(a for a in (1e-4, 0.01, 0.1, 1.0, 4.0) if low < a < high), high]
+    edges = [low, *(a for a in (1e-4, 0.01, 0.1, 1.0, 4.0) if low < a), 60.0]
     return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-10)[0] for a, b in pairwise(edges))
 
 

@@ -27,9 +27,9 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def image(level: int, side: int = 8) -> Image.Image:
+def image(level: int) -> Image.Image:
     """One of the images that all differ in one of their corners."""
-    pixels = np.full((side, side, 3), 90, dtype=np.uint8)
+    pixels = np.full((8, 8, 3), 90, dtype=np.uint8)
     pixels[0, 0] = level
     return Image.fromarray(pixels)
 

@@ -34,8 +34,8 @@ from tests.refusals import refuses
 ENCODER_NAMES = [name for name in ENCODERS.names() if ENCODERS.ships(name)]
 
 
-def grey(*sides: int, level: int = 77) -> np.ndarray:
-    return np.full((2, 3, *sides), level, np.uint8)
+def grey(*sides: int) -> np.ndarray:
+    return np.full((2, 3, *sides), 77, np.uint8)
 
 
 @pytest.mark.parametrize(

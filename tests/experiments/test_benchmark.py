@@ -68,12 +68,10 @@ def test_settings_of_one_variant_at_a_value_are_refused_without_that_axis() -> N
         grid.runs(of.BENCHMARK.compared(), "benchmark")
 
 
-def _score(
-    method: str, place: int, validation: float, status: str = "done", beta: float = 0.1, data: str = "cifar10"
-) -> dict[str, object]:
+def _score(method: str, place: int, validation: float, status: str = "done", beta: float = 0.1) -> dict[str, object]:
     views = {"view": "personal", "views.personal.validation": validation}
     own = {"views.prototype.validation": validation - 0.5} if method == "fedproto" else {}
-    known = {"variant": f"{method} {place}", "method": method, "data.name": data, "partition.beta": beta}
+    known = {"variant": f"{method} {place}", "method": method, "data.name": "cifar10", "partition.beta": beta}
     return {**known, "status": status, **views, **own}
 
 

@@ -22,11 +22,11 @@ from tests.worlds import client, gap, random_federation, world
 TAU = 0.4
 
 
-def body_step(model: Toy, views: np.ndarray, y: np.ndarray, lr: float = 0.5) -> Toy:
+def body_step(model: Toy, views: np.ndarray, y: np.ndarray) -> Toy:
     """One SGD step of Eq. 5 on the body: with no head, only the pull on the features is left of a step."""
     bare = Toy(model.W, 0 * model.V, 0 * model.b)
     step = bare.slope(views, y, gradient(model.features(views), y, TAU))
-    return Toy(model.W - lr * step.W, model.V, model.b)
+    return Toy(model.W - 0.5 * step.W, model.V, model.b)
 
 
 def test_a_round_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

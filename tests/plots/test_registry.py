@@ -21,11 +21,9 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FIGURES._added, "mine", Drawing("mine", "mine", plot))
 
 
-def source(
-    figure: str | None, name: str = "mine", axis: str = "channel.snr_db", values: tuple[Any, ...] = (9.0,)
-) -> Experiment:
+def source(figure: str | None, axis: str = "channel.snr_db", values: tuple[Any, ...] = (9.0,)) -> Experiment:
     scales = {"smoke": Grid(RunConfig(), {axis: values}), "other": Grid(RunConfig(), {axis: ("0:18",)})}
-    return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figures=(figure,) if figure else ())
+    return Experiment("mine", "", "none", ("fedcl",), scales, axis=axis, figures=(figure,) if figure else ())
 
 
 def test_every_experiment_has_a_figure_of_its_axis_or_none_at_every_scale() -> None:

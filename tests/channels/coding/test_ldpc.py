@@ -38,17 +38,17 @@ def power(snr_db: float) -> Tensor:
     return torch.tensor([[theory.noise_power(snr_db)]])
 
 
-def lost(chosen: Modem, snr_db: float, blocks: int, seed: int = 1) -> Tensor:
+def lost(chosen: Modem, snr_db: float, blocks: int) -> Tensor:
     """Which blocks arrive wrong, `[blocks]`."""
-    bits = coin(blocks, chosen.bits, seed=seed)
-    got, _ = chosen.receive(noisy(chosen.symbols(bits), snr_db, seed + 1), None, power(snr_db))
+    bits = coin(blocks, chosen.bits, seed=1)
+    got, _ = chosen.receive(noisy(chosen.symbols(bits), snr_db, seed=2), None, power(snr_db))
     return (got != bits.bool()).any(1)
 
 
-def broken(blocks: int, noise: float = 0.85) -> tuple[ldpc.Code, Tensor]:
+def broken(blocks: int) -> tuple[ldpc.Code, Tensor]:
     """Build a short code and soft bits `[blocks, 128]` that decode for some blocks only."""
     chosen = make_ldpc_code(64, 128, 4, CPU)
-    sent = 1 - 2 * chosen.encode(coin(blocks, 64, seed=6))
+    sent, noise = 1 - 2 * chosen.encode(coin(blocks, 64, seed=6)), 0.85
     return chosen, 2 / noise**2 * (sent + noise * torch.randn(blocks, 128, generator=seeded(5)))
 
 

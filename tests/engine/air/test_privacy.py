@@ -28,8 +28,8 @@ SIZES = (4, 4, 4)
 UNCODED = {"parameters": "analog", "access": "superposed"}
 
 
-def private(sizes: tuple[int, ...] = SIZES, method: str = "fedavg", **options: Any) -> World:
-    return worlds.world(method, sizes, encoder="mlp", air={"privacy": "gaussian", **options})
+def private(sizes: tuple[int, ...] = SIZES, **options: Any) -> World:
+    return worlds.world("fedavg", sizes, encoder="mlp", air={"privacy": "gaussian", **options})
 
 
 def moved(w: World, steps: tuple[float, ...]) -> tuple[Any, Any]:

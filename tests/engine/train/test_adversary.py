@@ -12,9 +12,9 @@ from semcom.engine.train.adversary import NOISE, measure_inversion_error, oppose
 from tests import worlds
 
 
-def samples(k: int = 2, b: int = 6, d: int = 4, n: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+def samples(k: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     clock = torch.Generator().manual_seed(0)
-    z, x = torch.randn(k, b, d, generator=clock), torch.randn(k, b, n, generator=clock)
+    z, x = torch.randn(k, 6, 4, generator=clock), torch.randn(k, 6, 3, generator=clock)
     return z.double() / z.double().square().mean(-1, keepdim=True).sqrt(), x.double()
 
 

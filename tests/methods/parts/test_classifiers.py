@@ -24,10 +24,10 @@ def reference(kind: str) -> Any:
     return LinearSVC(dual=False) if kind == "svm" else LogisticRegression(max_iter=1000)
 
 
-def blobs(classes: Sequence[int], n: int = 12, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
+def blobs(classes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    labels = np.repeat(classes, n)
-    return rng.normal(size=(len(labels), d)) + rng.normal(size=(8, d))[labels], labels
+    labels = np.repeat(classes, 12)
+    return rng.normal(size=(len(labels), 4)) + rng.normal(size=(8, 4))[labels], labels
 
 
 @KINDS

@@ -18,10 +18,10 @@ TAU = 0.3
 FORMS: Any = pytest.mark.parametrize("form", ["inside", "outside"])
 
 
-def sample(k: int = 2, b: int = 6, d: int = 4, classes: int = 3) -> tuple[Tensor, Tensor]:
+def sample(k: int = 2, b: int = 6, d: int = 4) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(k, b, d, generator=generator, dtype=torch.float64)
-    return features, torch.randint(0, classes, (k, b), generator=generator)
+    return features, torch.randint(0, 3, (k, b), generator=generator)
 
 
 def by_definition(r: np.ndarray, y: np.ndarray, form: str) -> float:

@@ -11,9 +11,9 @@ from tests.refusals import refuses
 RNG = np.random.default_rng(0)
 
 
-def clusters(n: int = 40, d: int = 6, apart: float = 100.0) -> tuple[np.ndarray, np.ndarray]:
-    labels = np.arange(2 * n) % 2
-    return RNG.normal(size=(2 * n, d)) + apart * labels[:, None], labels
+def clusters() -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(80) % 2
+    return RNG.normal(size=(80, 6)) + 100.0 * labels[:, None], labels
 
 
 def test_purity_of_clusters_and_of_chance() -> None:
