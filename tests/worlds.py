@@ -237,13 +237,17 @@ def federation(images: Tensor, labels: Tensor, train: Ragged, test: Ragged, clas
     return Federation(images, labels, train, test, ragged([0] * len(train)), names, owned)
 
 
-def random_federation(
-    sizes: Sequence[int], tests: Sequence[int] | None = None, classes: int = 3, channels: int = 1, seed: int = 0
-) -> Federation:
+def reorder(table: Ragged, order: Sequence[int]) -> Ragged:
+    """Client i gets the list of client order[i]."""
+    lists = [table[k] for k in order]
+    return dataclasses.replace(ragged([len(each) for each in lists]), flat=torch.cat(lists))
+
+
+def random_federation(sizes: Sequence[int], tests: Sequence[int] | None = None, classes: int = 3) -> Federation:
     """Random 8x8 images that differ from client to client."""
     tests = tests or [n + 1 for n in reversed(sizes)]
-    total, generator = sum(sizes) + sum(tests), torch.Generator().manual_seed(seed)
-    images = torch.randint(0, 256, (total, channels, 8, 8), generator=generator, dtype=torch.uint8)
+    total, generator = sum(sizes) + sum(tests), torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (total, 1, 8, 8), generator=generator, dtype=torch.uint8)
     labels = torch.randint(0, classes, (total,), generator=generator)
     return federation(images, labels, ragged(sizes), ragged(tests, sum(sizes)), classes)
 

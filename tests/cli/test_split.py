@@ -144,19 +144,19 @@ def test_the_help_fits_the_terminal(
     assert "\n\n\n" not in text and "--data.root" in text and "--data.size" not in text
 
 
-def pfllib(root: Path, clients: int = 2) -> list[list[int]]:
+def pfllib(root: Path) -> list[list[int]]:
     """A folder as PFLlib writes it, of 28 x 28 images of an .npz beside it; the training images of each client."""
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40) % 4
     np.savez(root / "set.npz", x_train=images[:30], y_train=labels[:30], x_test=images[30:], y_test=labels[30:])
     order = rng.permutation(40)
-    owned: dict[str, Any] = {"train": np.array_split(order[:30], clients), "test": np.array_split(order[30:], clients)}
+    owned: dict[str, Any] = {"train": np.array_split(order[:30], 2), "test": np.array_split(order[30:], 2)}
     for part, lists in owned.items():
         (root / "set" / part).mkdir(parents=True)
         for client, indices in enumerate(lists):
             x = (images[indices, None] / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
             np.savez_compressed(root / "set" / part / f"{client}.npz", data={"x": x, "y": labels[indices]})
-    (root / "set" / "config.json").write_text(json.dumps({"num_clients": clients}))
+    (root / "set" / "config.json").write_text(json.dumps({"num_clients": 2}))
     return [sorted(indices.tolist()) for indices in owned["train"]]
 
 

@@ -22,7 +22,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
 from tests.methods.arms import ARMS, ended, fields, flat, rounds, storages
-from tests.worlds import client, ragged, random_federation, world
+from tests.worlds import client, ragged, random_federation, reorder, world
 
 FEW = (3, 2, 1)
 """Samples of three unequal clients: two batches with a single sample in the last, a full batch, and a single sample."""
@@ -143,7 +143,7 @@ def test_clients_permute(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of_nobody = lambda self, ids, n, p, *key: torch.full((len(ids), max(n), p), 0.3, dtype=self.dtype)  # noqa: E731
     monkeypatch.setattr(Draws, "uniforms", of_nobody)
     data, order = random_federation((7, 5, 3)), [2, 0, 1]
-    lists = {name: _reorder(getattr(data, name), order) for name in ("train", "test")}
+    lists = {name: reorder(getattr(data, name), order) for name in ("train", "test")}
     swapped = dataclasses.replace(data, owned=data.owned[order], **lists)
     setting: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"batch_size": 50}}
     setting["hyper"] = ORDERLESS.get(arm, {})
@@ -151,12 +151,6 @@ def test_clients_permute(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for mine, theirs in zip(a, b, strict=True):
         for name, t in mine.named().items():
             torch.testing.assert_close(t[order], theirs.named()[name], rtol=0, atol=1e-10)
-
-
-def _reorder(table: Any, order: list[int]) -> Any:
-    """Client i gets the list of client order[i]."""
-    lists = [table[k] for k in order]
-    return dataclasses.replace(ragged([len(x) for x in lists]), flat=torch.cat(lists))
 
 
 @cache

@@ -51,9 +51,9 @@ def overlapping(part: str = "test", **options: Any) -> World:
     return make(data=dataclasses.replace(data, **{part: table}), **options)
 
 
-def moved(pop: Population, part: str, by: float = 0.8) -> Population:
+def moved(pop: Population, part: str) -> Population:
     def shifted(name: str, t: Tensor) -> Tensor:
-        waves = by * torch.arange(t.numel(), dtype=torch.float64).add(1).sin().view_as(t)
+        waves = 0.8 * torch.arange(t.numel(), dtype=torch.float64).add(1).sin().view_as(t)
         return t + waves if name.startswith(part) and t.is_floating_point() else t.clone()
 
     return mapped(pop, shifted)

@@ -15,7 +15,8 @@ from sklearn.svm import LinearSVC
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.parts.classifiers import fit_linear_classifiers, linear_classifiers, linear_scores
-from tests.worlds import client, confusion, plain, random_federation, world
+from tests.methods.test_fedgh import features
+from tests.worlds import confusion, random_federation, world
 
 KINDS: Any = pytest.mark.parametrize("kind", ["svm", "lr"])
 
@@ -70,22 +71,13 @@ def clean(**overrides: Any) -> World:
     return world("local", data=made, classes=4, **{"channel": {"kind": "ideal"}, **overrides})
 
 
-def features(w: World, k: int) -> np.ndarray:
-    """A client's training features in torch's own words: `plain` with a head that passes them on."""
-    model = client(w.population(), k)
-    model |= {"head.0.weight": torch.eye(4, dtype=torch.float64), "head.0.bias": torch.zeros(4, dtype=torch.float64)}
-    return plain(model, w.session.draws.federation.gather(w.session.draws.federation.train[k], torch.float64)).numpy()
-
-
 @KINDS
 @pytest.mark.parametrize("chunk", [1, 2, 3])
 def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: int) -> None:
     w = clean(chunk=chunk)
     rows = linear_classifiers(w, w.population(), kind)
     for k, classes in enumerate(([0, 1, 2], [1, 2])):
-        model = reference(kind).fit(
-            features(w, k), w.session.draws.federation.labels[w.session.draws.federation.train[k]].numpy()
-        )
+        model = reference(kind).fit(*features(w.population(), w, k))
         weight, bias = model.coef_, model.intercept_
         if len(classes) == 2:
             weight, bias = (np.concatenate([-t, t]) / (1 if kind == "svm" else 2) for t in (weight, bias))

@@ -17,7 +17,7 @@ from semcom.methods.parts.classifiers import fit_linear_classifiers
 from semcom.methods.parts.heads import make_head_optimizer, with_classifiers
 from tests.engine.train.test_known import counting
 from tests.methods.arms import X, Y, as_toy, assert_toys, ended, flat, rounds, toy_world, toys
-from tests.worlds import confusion, gap, ragged, random_federation, world
+from tests.worlds import confusion, gap, random_federation, reorder, world
 
 KINDS: Any = pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
 QUICK = {"epochs": 4, "lr": 0.1, "optimizer": "sgd"}
@@ -111,10 +111,7 @@ def test_a_multilayer_perceptron_is_another_network() -> None:
 def test_clients_permute(kind: str) -> None:
     """Relabelled clients have the same classifiers and answers, because no draw depends on an id here."""
     data, swap = random_federation((7, 5, 3)), [2, 0, 1]
-    tables = {
-        name: dataclasses.replace(ragged([len(table[k]) for k in swap]), flat=torch.cat([table[k] for k in swap]))
-        for name, table in (("train", data.train), ("test", data.test))
-    }
+    tables = {"train": reorder(data.train, swap), "test": reorder(data.test, swap)}
     found = []
     for d in (data, dataclasses.replace(data, **tables, owned=data.owned[swap])):
         w = arm(kind, "fedavg", data=d, channel={"kind": "ideal"}, train={"batch_size": 50}, chunk=2)
