@@ -60,6 +60,7 @@ LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells m
 """Below the overview of methods: the papers' symbols."""
 FEATURES, CLASSES, CHANNELS = 64, 10, 3
 """Features, classes and channels for which the parameters of encoders and heads are counted."""
+IMAGES = f"images of {SIDE}x{SIDE} pixels and {CHANNELS} channels"
 
 
 def list_overview(what: str) -> str:
@@ -203,7 +204,7 @@ def _list_files(path: str) -> str:
 # -- the others ------------------------------------------------------------------------------------------------------
 
 
-def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, ...], said: str) -> list[str]:
+def _list_module(name: str, build: Callable[..., Any], sizes: tuple[Any, ...], said: str) -> list[str]:
     """Describe an encoder or a head by its docstring and its size in a usual run."""
     from semcom.models.meta import build_on_meta
 
@@ -215,13 +216,13 @@ def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, ...], s
 def _describe_encoder(name: str, build: Callable[..., Any]) -> list[str]:
     features = own_features(build) or FEATURES
     made = partial(build_encoder, name, (CHANNELS, SIDE, SIDE))
-    return _list_module(
-        name, made, (features,), f"for {features} features of images of 32x32 pixels and {CHANNELS} channels"
-    )
+    return _list_module(name, made, (features,), f"for {features} features of {IMAGES}")
 
 
 def _describe_head(name: str, build: Callable[..., Any]) -> list[str]:
-    return _list_module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
+    pictures = "shape" in inspect.signature(build).parameters
+    answer = ((CHANNELS, SIDE, SIDE), IMAGES) if pictures else (CLASSES, f"{CLASSES} classes")
+    return _list_module(name, build, (FEATURES, answer[0]), f"for {FEATURES} features and {answer[1]}")
 
 
 def _list_experiments() -> str:

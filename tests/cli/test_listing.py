@@ -244,10 +244,8 @@ def test_long_numbers_are_shown_in_short(value: Any, text: str) -> None:
     assert show_field_value(value) == text
 
 
-@pytest.mark.parametrize(
-    "what", ["accesses", "channels", "compressions", "places", "path-losses", "rates", "speeds", "tasks"]
-)
-def test_the_attributes_of_a_class_are_not_listed(what: str) -> None:
+@pytest.mark.parametrize("what", listing.LISTS)
+def test_every_entry_begins_with_its_name_and_has_no_attributes(what: str) -> None:
     for name in listing.find_listed(what).names():
         text = listing.list_details(what, name)
         assert text.startswith(name) and "Attributes:" not in text and "Args:" not in text
