@@ -19,12 +19,15 @@ from semcom.config import ConfigError
 from semcom.engine.train.precision import reset_torch
 from semcom.files import ARRAYS, resolve_file
 from semcom.runs.folder.arrays import LEAK, add_arrays
+from semcom.runs.folder.lock import LOCK, hold_lock
 from semcom.runs.folder.summary import read_summary, write_summary
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.load import load
 
 SHOWN = 10
 """Images of a picture, at most."""
+PATIENCE_S = 60.0
+"""Seconds that an attack waits for the folder of its run, before its numbers are lost."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,21 @@ def carry_out_attack(result: Result, wanted: Attack) -> Leak:
 
 
 def store_leak(folder: Path, wanted: Attack, found: Leak) -> None:
-    """Add the numbers to summary.json, and a few images to arrays.npz; those of the same setting are replaced."""
-    summary = read_summary(folder)
-    assert summary is not None, "it has been loaded"
-    if found.rebuilt is not None:
-        add_arrays(folder / ARRAYS, found.rebuilt.list_arrays(found.setting), summary["hash"])
-    leak: dict[str, Any] = dict(summary.get(LEAK, {}))
-    note_leak(leak, wanted, found)
-    write_summary(folder, {**summary, LEAK: leak})
+    """Add the numbers to summary.json, and a few images to arrays.npz; those of the same setting are replaced.
+
+    Another attack that ends meanwhile waits for the folder's lock, so that neither loses what the other one adds.
+
+    Raises:
+        BusyError: the run's folder stays locked, for `PATIENCE_S`.
+    """
+    with hold_lock(folder / LOCK, PATIENCE_S):
+        summary = read_summary(folder)
+        assert summary is not None, "it has been loaded"
+        if found.rebuilt is not None:
+            add_arrays(folder / ARRAYS, found.rebuilt.list_arrays(found.setting), summary["hash"])
+        leak: dict[str, Any] = dict(summary.get(LEAK, {}))
+        note_leak(leak, wanted, found)
+        write_summary(folder, {**summary, LEAK: leak})
 
 
 def note_leak(leak: dict[str, Any], wanted: Attack, found: Leak) -> None:
@@ -117,13 +127,14 @@ def note_leak(leak: dict[str, Any], wanted: Attack, found: Leak) -> None:
 
 
 def draw_rebuilt(found: Rebuilt, path: Path) -> Path:
-    """Write a picture of originals, what was rebuilt, and the mean image of the class, a row each."""
+    """Write a picture of originals, what was rebuilt, and the mean image of the class, a row each; make its folder."""
     from PIL import Image
 
     some = found.pick(SHOWN)
     rows = [images[some].numpy() for images in (found.originals, found.rebuilt, found.of_class)]
     grid = np.concatenate([np.concatenate([image.transpose(1, 2, 0) for image in row], 1) for row in rows], 0)
     side = 64 // found.originals.shape[-1] or 1
-    picture = Image.fromarray(grid[..., 0] if grid.shape[-1] == 1 else grid)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(grid[..., 0] if grid.shape[-1] < 3 else grid[..., :3])
     picture.resize((picture.width * side, picture.height * side), Image.Resampling.NEAREST).save(path)
     return path

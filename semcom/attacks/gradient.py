@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from semcom.attacks.invert import Judge, Rebuilt, refuse_other_inputs
 from semcom.attacks.known import choose_known_images
 from semcom.attacks.labels import find_shared_view
+from semcom.attacks.listen import Ear
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.engine.host.keys import key_global_generator, keyed
@@ -50,6 +51,10 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
     method: Method = METHODS.get(result.config.method)(result.config.hyper)
     if method.split or not method.averages:
         raise ConfigError(f"kind: gradient is about models that go up, and {result.config.method} sends none")
+    if result.config.train.through_link:
+        Ear(result.world)  # whose refusals hold for an update, too
+    if result.config.model.snr_input:
+        raise ConfigError("kind: gradient is about networks of images alone, and this run's take the SNR, too")
     if not result.world.session.draws.task.classifies:
         raise ConfigError(f"kind: gradient is about the losses of classes, and the task is {result.config.task}")
     federation = result.federation
@@ -63,7 +68,8 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
         index = owned[some]
         model = result.module(victim, view)
         dtype = next(model.parameters()).dtype
-        images, labels = federation.gather(index, dtype).cpu(), federation.labels.cpu()[index]
+        images = federation.gather(index.to(federation.images.device), dtype).cpu()
+        labels = federation.labels.cpu()[index]
         through = result.module(victim, view, link=True) if result.config.train.through_link else model
         if isinstance(through.between, Noisy):  # the update is of training, whatever tests meet
             through.between.snr_db = float(result.world.session.draws.snr_db("up", np.array([victim]))[0])

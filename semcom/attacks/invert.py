@@ -53,6 +53,7 @@ class Rebuilt:
     of_class: Tensor
     clients: np.ndarray
     numbers: Mapping[str, float]
+    sides: Tensor | None = None
 
     def pick(self, count: int) -> np.ndarray:
         """Pick a few images, from the first to the last, by their places."""
@@ -62,7 +63,8 @@ class Rebuilt:
         """List a few images and what was rebuilt as arrays of a run, see docs/metrics.md."""
         some = self.pick(KEPT)
         kept = {"originals": self.originals[some].numpy(), "rebuilt": self.rebuilt[some].numpy()}
-        return {f"{PREFIX[LEAK]}{setting or BASE}/{n}": t for n, t in (kept | {"client": self.clients[some]}).items()}
+        kept |= {"client": self.clients[some]} | ({} if self.sides is None else {"sides": self.sides[some].numpy()})
+        return {f"{PREFIX[LEAK]}{setting or BASE}/{n}": t for n, t in kept.items()}
 
 
 def refuse_other_inputs(kind: str, federation: Federation) -> None:
@@ -98,6 +100,7 @@ class Judge:
         train_classifier(self.classifier, self.target, self.labels, steps, seed)
         self.rows: list[dict[str, float]] = []
         self.parts: list[tuple[int, Tensor, Tensor, Tensor]] = []
+        self.sides: list[Tensor] = []
 
     def learn_rebuilt(self, rebuilt: Tensor) -> nn.Module:
         """Return a classifier that has also learnt his own images as they come out of a decoder, `[n, c, h, w]`."""
@@ -119,6 +122,7 @@ class Judge:
         for end, judge, of in (("", classifier or self.classifier, rebuilt), ("_originals", self.classifier, wanted)):
             row[f"accuracy{end}"] = float((_apply(judge, of).argmax(1) == truth).float().mean())
         self.rows.append(row)
+        self.sides += [] if sides is None else [sides]
         self.parts.append((victim, originals, to_bytes(rebuilt), to_bytes(self.by_class[truth])))
 
     def sum_up(self) -> Rebuilt:
@@ -126,7 +130,7 @@ class Judge:
         numbers = {name: float(np.mean([row[name] for row in self.rows])) for name in self.rows[0]}
         whose = np.repeat([part[0] for part in self.parts], [len(part[1]) for part in self.parts])
         originals, rebuilt, of_class = (torch.cat(each) for each in list(zip(*self.parts, strict=True))[1:])
-        return Rebuilt(originals, rebuilt, of_class, whose, numbers)
+        return Rebuilt(originals, rebuilt, of_class, whose, numbers, torch.cat(self.sides) if self.sides else None)
 
 
 def invert(result: Result, ear: Ear, victims: np.ndarray, wanted: Attack) -> Rebuilt:

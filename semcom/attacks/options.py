@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from semcom.channels.options import COUNT, NOT_NEGATIVE, Rule, one_of, require
+from semcom.channels.options import COUNT, WHOLE, Rule, one_of, require
 from semcom.config import ConfigError
 
 Kind = Literal["invert", "member", "labels", "gradient"]
@@ -68,7 +68,7 @@ class Attack:
                 one_of(name, getattr(self, name), get_args(accepted))
             for name in ("known", "steps", "batch", "clients"):
                 require(name, getattr(self, name), COUNT)
-            require("seed", self.seed, NOT_NEGATIVE)
+            require("seed", self.seed, WHOLE)
             require("snr_db", self.snr_db, Rule(lambda v: -100 <= v <= 200, "a number from -100 to 200 dB"))
         except ValueError as error:
             raise ConfigError(str(error)) from None

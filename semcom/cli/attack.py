@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import semcom
 from semcom.attacks.options import Attack
@@ -21,7 +22,7 @@ class AttackFlags(Attack):
     """
 
     out: str | None = None
-    """Picture of some images, what was rebuilt of them, and the mean image of their class (None: RUN/leak.png)."""
+    """Picture (.png) of images, what was rebuilt of them, and the mean image of their class (None: RUN/leak.png)."""
     plugins: PLUGIN = ()
     """Your Python file or module in the place of a plug-in that the run names (repeatable)."""
     trust: TRUST = False
@@ -34,6 +35,8 @@ def carry_out_attack_command(words: list[str]) -> None:
     own = {f.name: getattr(wanted, f.name) for f in fields(Attack)}
     if wanted.kind in ("member", "labels") and wanted.out is not None:
         raise ConfigError(f"out: {wanted.out!r} has no effect on kind {wanted.kind}, which draws nothing; leave it out")
+    if wanted.out is not None and Path(wanted.out).suffix.lower() != ".png":
+        raise ConfigError(f"out: {wanted.out!r} does not end in .png")
     found = semcom.attack(folder, plugins=wanted.plugins, trust=wanted.trust, **own)
     numbers = found.numbers
     if wanted.kind == "member":

@@ -145,6 +145,10 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     if dataset.pictured:
         sides = dataset.images.shape[2:]
         require_of_dataset(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
+        if dataset.sides is not None:  # of two borders around a picture only one may be uneven
+            odd = (size - np.array(sides)) % 2 * ((np.array(sides) - dataset.sides) % 2)
+            told = f"some pictures in its images of {sides} cannot lie in the middle of {size} pixels a side"
+            require_of_dataset(not odd.any(), dataset.name, f"{told}; give data.size {size + 1}")
         framed = torch.tensor([sides]) if dataset.sides is None else torch.from_numpy(dataset.sides)
         framed = None if bool((framed == size).all()) else framed.expand(len(images), 2)
         images = _pad_images(images, size).contiguous(memory_format=torch.channels_last)

@@ -58,7 +58,8 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     labels = np.concatenate([y_train, y_test])
     images = np.concatenate([x_train, x_test])
     images = put_channels_first(images) if images.dtype == np.uint8 else images
-    classes = [str(c) for c in arrays.get("classes", np.empty(0)).ravel().tolist()]
+    named = arrays.get("classes", np.empty(0)).ravel()
+    classes = [str(c) for c in (np.char.decode(named, "utf-8") if named.dtype.kind == "S" else named).tolist()]
     if "classes" not in arrays:
         top = int(labels.max())
         require_of_dataset(
@@ -255,7 +256,11 @@ def _convert_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]
         require_of_dataset(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
         x = x if x.ndim == 4 else x[..., None]
     else:
-        x = x.astype(np.float32)
+        whole, x = x, x.astype(np.float32)
+        exact = whole.dtype.kind == "f" or bool((x.astype(np.float64) == whole.astype(np.float64)).all())
+        require_of_dataset(
+            exact, name, f"x_{part} has whole numbers above 2^24, which float32 rounds; give smaller ones"
+        )
         require_of_dataset(x.ndim > 1, name, f"x_{part} has the shape {x.shape}; wanted is [N, ...]")
     require_of_dataset(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

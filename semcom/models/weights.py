@@ -24,6 +24,8 @@ TYPES = {
     torch.bfloat16: "BF16",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
@@ -31,10 +33,16 @@ TYPES = {
 
 
 def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
-    """Encode tensors by name as a safetensors file, with `notes` as its metadata."""
+    """Encode tensors by name as a safetensors file, with `notes` as its metadata.
+
+    Raises:
+        ConfigError: a tensor is of none of `TYPES`.
+    """
     header: dict[str, Any] = {"__metadata__": dict(notes)}
     parts, end = list[bytes](), 0
     for name, t in tensors.items():
+        if t.dtype not in TYPES:
+            raise ConfigError(f"model.encoder: {name} is {t.dtype}, which no file of weights holds; take another type")
         part = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         place = [end, end := end + len(part)]
         header[name] = {"dtype": TYPES[t.dtype], "shape": list(t.shape), "data_offsets": place}

@@ -41,7 +41,7 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
         snrs = kept["originals/snr_db"]
         pictures: dict[object, np.ndarray] = {ORIGINAL: kept["originals/images"][shown]}
         pictures |= {float(snrs[i]): kept[f"images/{view}"][i, shown] for i in np.argsort(snrs, kind="stable")}
-        inside = [_frame_picture(kept, at) for at in shown]
+        inside = [_frame_picture(kept["originals/images"], kept.get("originals/sides"), at) for at in shown]
         whose = {"client": kept["originals/client"][shown], "class": kept["originals/label"][shown]}
         return _measure(pictures, TEST, whose, inside), pictures
 
@@ -68,8 +68,10 @@ def compute_leak(study: Study, plot: Plot) -> pd.DataFrame:
         for setting in settings:  # attacks on other images have no place beside these
             if np.array_equal(kept[f"{start}{setting}/originals"], pictures[ORIGINAL]):
                 pictures[setting] = kept[f"{start}{setting}{end}"]
-        whole = [(slice(None),) * 3] * len(pictures[ORIGINAL])
-        return _measure(pictures, LISTENER, {"client": kept[f"{first}client"]}, whole), pictures
+        inside = [
+            _frame_picture(pictures[ORIGINAL], kept.get(f"{first}sides"), i) for i in range(len(pictures[ORIGINAL]))
+        ]
+        return _measure(pictures, LISTENER, {"client": kept[f"{first}client"]}, inside), pictures
 
     return _collect(study, plot, read)
 
@@ -111,12 +113,12 @@ def _measure(
     return pd.DataFrame(rows)
 
 
-def _frame_picture(kept: dict[str, np.ndarray], at: int) -> tuple[slice, ...]:
-    """Find the place of the picture in a kept image: in its middle, with a border around a smaller picture."""
-    whole = kept["originals/images"].shape[-2:]
-    sides = kept["originals/sides"][at] if "originals/sides" in kept else whole
-    starts = [(size - side) // 2 for size, side in zip(whole, sides, strict=True)]
-    return slice(None), *(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
+def _frame_picture(images: np.ndarray, sides: np.ndarray | None, at: int) -> tuple[slice, ...]:
+    """Find the place of a picture in a kept image: in its middle, with a border around it if it is smaller."""
+    whole = images.shape[-2:]
+    own = whole if sides is None else sides[at]
+    starts = [(size - side) // 2 for size, side in zip(whole, own, strict=True)]
+    return slice(None), *(slice(start, start + side) for start, side in zip(starts, own, strict=True))
 
 
 def _choose_images(clients: np.ndarray) -> list[int]:
@@ -134,10 +136,9 @@ def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         for place, what in enumerate([ORIGINAL, *columns]):
             pixels = np.moveaxis(pictures[panel, row, str(what)], 0, -1)
             extent = (place, place + 0.94, count - row - 0.94, count - row)
-            grey = pixels.shape[-1] == 1
-            axes.imshow(
-                pixels[..., 0] if grey else pixels, extent=extent, cmap="gray" if grey else None, vmin=0, vmax=255
-            )
+            grey = pixels.shape[-1] < 3  # of two or four channels those are drawn that make a picture
+            shown = pixels[..., 0] if grey else pixels[..., :3]
+            axes.imshow(shown, extent=extent, cmap="gray" if grey else None, vmin=0, vmax=255)
     names = [ORIGINAL, *(_name_snr(each) if column == TEST else _name_listener(each) for each in columns)]
     axes.set(xlim=(0, len(names)), ylim=(0, count), aspect="equal")
     axes.set_xticks([i + 0.47 for i in range(len(names))], names)

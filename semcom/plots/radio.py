@@ -31,7 +31,10 @@ SYMBOLS = 3000
 
 
 def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
-    """Read symbols of test images as sent, of unit power per image, and as equalised by the receiver.
+    """Read symbols of test images as sent, and as equalised by the receiver.
+
+    A channel that leaves features as loud as they are (`none`, or `power = free`) sends them so, any other one with
+    unit power per image.
 
     Returns:
         Columns: the panels' field, sent_i, sent_q, i, q.
@@ -45,7 +48,8 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
         raw, received = kept[f"raw/{view}"], kept[f"received/{view}"]
         if raw.shape[1] % 2:
             raise ConfigError(f"kind: {raw.shape[1]} features of {run.variant} make no symbols")
-        sent = raw / np.sqrt(np.square(raw).mean(1, keepdims=True)).clip(1e-12)
+        loud = run.fields.get("channel.kind") == "none" or run.fields.get("channel.power") == "free"
+        sent = raw if loud else raw / np.sqrt(np.square(raw).mean(1, keepdims=True)).clip(1e-12)
         pairs = [np.reshape(features, (-1, 2)) / PAIR for features in (sent, received)]
         some = np.linspace(0, len(pairs[0]) - 1, min(SYMBOLS, len(pairs[0]))).round().astype(int)
         return pd.DataFrame(np.hstack(pairs)[some], columns=["sent_i", "sent_q", "i", "q"])
@@ -71,7 +75,8 @@ def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
 
     return (
         f"Complex symbols of test images, two features each, at most {SYMBOLS} of a run: as sent, of unit mean power "
-        f"per image, and as equalised by the receiver. Mean square error of the shown ones: "
+        f"per image unless the channel leaves them as they are, and as equalised by the receiver. Mean square error of "
+        f"the shown ones: "
         f"{describe_panels(cells, plot, measure)}."
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 from torch import nn
 
 import semcom
+from semcom.attacks import attack
 from semcom.attacks.gradient import Scale, compute_gradient, match_images
 from semcom.attacks.invert import compare_images, fit_linear
 from semcom.attacks.known import choose_known_images
@@ -53,9 +56,9 @@ def blind(channels: int, features: int) -> nn.Module:
 def victim(out: Path, encoder: str, features: int, method: str = "local", **more: Any) -> Path:
     """A run of four clients that hardly learns, on bars of 8x8 pixels."""
     partition = {"ways": 2, "shots": 5, **more.pop("partition", {})}
-    fields = {"data": {"name": "test-bars", "size": 8}, "partition": partition, "out": str(out)}
+    fields = {"data": {"name": "test-bars", "size": more.pop("size", 8)}, "partition": partition, "out": str(out)}
     train = {"rounds": 1, "lr": 1e-12, "batch_size": 4, **more.pop("train", {})}
-    model = {"features": features, "init": "client" if method == "local" else "common"}
+    model = {"features": features, "init": "client" if method == "local" else "common", **more.pop("model", {})}
     semcom.run(worlds.settings(method, encoder, 4, **fields, train=train, model=model, **more))
     return out
 
@@ -218,6 +221,7 @@ def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_p
             "knows: 'clients' has no effect on a client, who knows his own; leave it out",
         ),
         ({"known": 0}, "known: 0 is not a whole number of at least 1"),
+        ({"kind": "labels", "seed": 0.5}, "seed: 0.5 is not a whole number of at least 0"),
     ],
 )
 def test_an_attack_that_makes_no_sense_is_one_line(options: dict[str, Any], why: str) -> None:
@@ -246,6 +250,24 @@ def test_the_command_prints_what_was_seen_and_without_looking(tmp_path: Path, ca
     assert "rebuilt from features:" in out and "mean image of the class:" in out and (folder / "leak.png").exists()
     assert main(["attack", str(folder), "--kind", "member"]) == 0
     assert capsys.readouterr().out.startswith("membership: AUC 0.")
+    drawn = tmp_path / "new" / "seen.png"
+    assert main(["attack", str(folder), "--clients", "1", "--steps", "5", "--out", str(drawn)]) == 0 and drawn.exists()
+
+
+def test_attacks_that_end_together_keep_the_numbers_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = victim(tmp_path, "test-conv", 8)
+    read = attack.read_summary
+
+    def read_slowly(where: Path) -> Any:
+        found = read(where)
+        time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(attack, "read_summary", read_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: attack.store_leak(folder, Attack(), attack.Leak({"psnr": 1.0}, None, name)), "ab"))
+    summary = read(folder)
+    assert summary is not None and summary["leak"].keys() == {"a", "b"}
 
 
 def test_images_with_room_for_it_have_an_ssim() -> None:
@@ -436,8 +458,35 @@ def test_figures_of_attacks(tmp_path: Path) -> None:
     at = pd.read_csv(tmp_path / "pareto.csv").set_index("variant")["leak.eavesdropper-0dB.psnr"]
     assert at["fedper"] == semcom.load(study / "fedper").summary["leak"]["eavesdropper-0dB"]["psnr"]
     assert name_field("leak.eavesdropper-0dB.psnr") == "PSNR of rebuilt images, eavesdropper at 0 dB (dB)"
+    with pytest.raises(ConfigError, match=r"^cost: leak.psnr_mean does not grow with what is given away"):
+        semcom.study(study).pareto("leak.psnr_mean")
     with pytest.raises(ConfigError, match="has no rebuilt images; call semcom attack for it first"):
         semcom.plot(victim(tmp_path / "plain", "test-conv", 8), semcom.Plot(kind="leak"), out=tmp_path)
+
+
+def test_the_border_of_what_is_rebuilt_does_not_count_in_its_figure(tmp_path: Path) -> None:
+    """Bars of 8x8 in a square of 32."""
+    folder = victim(tmp_path / "run", "lenet", 8, size=32)
+    found = semcom.attack(folder, clients=1, steps=5).rebuilt
+    assert found is not None
+    semcom.plot(folder, semcom.Plot(kind="leak"), name="leak", out=tmp_path)
+    inside = (found.pick(4), slice(None), slice(12, 20), slice(12, 20))
+    error = (found.rebuilt[inside].double() - found.originals[inside].double()) / 255
+    by_hand = (-10 * error.square().flatten(1).mean(1).log10()).tolist()
+    assert pd.read_csv(tmp_path / "leak.csv")["psnr"].tolist() == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"channel": {"kind": "rayleigh", "users": 2, "antennas": 2}}, "^attack: the run's 2 users share a resource"),
+        ({"model": {"snr_input": True}}, "^kind: gradient is about networks of images alone"),
+    ],
+)
+def test_an_update_that_cannot_be_taken_alone_is_refused(tmp_path: Path, more: Any, why: str) -> None:
+    folder = victim(tmp_path, "test-conv", 8, method="fedavg", **more)
+    with pytest.raises(ConfigError, match=why):
+        semcom.attack(folder, kind="gradient")
 
 
 @pytest.mark.parametrize("kind", ["gradient", "labels"])

@@ -145,12 +145,20 @@ def test_a_size_of_what_is_no_image_is_refused(table: Path) -> None:
         (np.full((6, 4), np.nan), "some of its numbers are not finite"),
         (np.zeros(6), "wanted is [N, ...]"),
         (np.zeros((6, 4), complex), "wanted are numbers"),
+        (np.full((6, 4), 2**24 + 1), "whole numbers above 2^24"),
     ],
 )
 def test_damaged_numbers_are_refused(x: np.ndarray, said: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x_train=x, y_train=np.arange(6) % 2, x_test=x, y_test=np.arange(6) % 2)
     with refuses("data.name", said):
         read_npz(tmp_path / "x.npz")
+
+
+def test_names_of_classes_may_be_bytes(tmp_path: Path) -> None:
+    part = {"x_train": np.zeros((2, 3), np.int64), "y_train": np.arange(2)}
+    part |= {"x_test": part["x_train"], "y_test": part["y_train"]}
+    np.savez(tmp_path / "x.npz", **part, classes=np.array(["Rübe".encode(), b"cat"]))
+    assert read_npz(tmp_path / "x.npz").classes == ("Rübe", "cat")
 
 
 def test_list_says_what_a_file_holds(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,14 @@ def test_symbols_are_those_of_the_features(runs: Path) -> None:
     assert f"FedAvg: {error:.3g}." in text
 
 
+def test_symbols_that_no_channel_scales_are_sent_as_they_are(tmp_path: Path) -> None:
+    channel: Any = {"kind": "none"}
+    run(worlds.request("fedavg", out=str(tmp_path), keep=("features",), channel=channel, train={"rounds": 1}))
+    cells, _, text = shown(tmp_path, kind="constellation")
+    assert np.ptp(cells["i"]) > 0 and text.endswith("FedAvg: 0.")
+    np.testing.assert_array_equal(cells[["i", "q"]], cells[["sent_i", "sent_q"]])
+
+
 def test_a_map_of_a_scene_has_its_clients_where_they_stand(runs: Path) -> None:
     """Four of its clients: each the mean of two seeds, round in sight of the base station, and else a triangle."""
     cells, figure, text = shown(runs / "scene", kind="map")

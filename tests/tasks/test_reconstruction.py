@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import semcom
 from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig
 from semcom.data.dataset import Dataset
-from semcom.data.federation import Federation, federate
+from semcom.data.federation import Federation, federate, find_picture
 from semcom.data.load import count_picture_numbers, load_dataset
 from semcom.data.split import Split
 from semcom.engine.train.view import View, _measure_pictures, measure_views
@@ -209,6 +209,16 @@ def test_each_picture_has_a_border_of_its_own() -> None:
     found = _measure_pictures(Reconstruction(), double, outputs[:, :2])
     np.testing.assert_allclose(found["psnr"], [[20.0, 40.0]], atol=1e-9)
     assert seen.numbers == 3 * (32 * 20 + 12 * 32) / 2
+
+
+def test_two_uneven_borders_are_refused() -> None:
+    """White pictures of 30x30 in black images of 31x31 are where the federation says, or are not taken."""
+    images, sides = np.zeros((1, 1, 31, 31), dtype=np.uint8), np.array([[30, 30]])
+    images[..., :30, :30] = 255
+    with pytest.raises(ConfigError, match=r"^data.name: 'own': some pictures"):
+        frame(images, sides, 32)
+    seen = frame(images, sides, 33)
+    assert (seen.images[0][find_picture(33, 30, 30)] == 255).all()
 
 
 def test_a_folder_tells_the_sides_of_its_pictures(tmp_path: Path) -> None:

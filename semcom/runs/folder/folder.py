@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import Timeout
-
 from semcom.config import ConfigError, RunConfig, RunError, list_identity_differences, run_hash
 from semcom.files import (
     ARRAYS,
@@ -36,7 +34,7 @@ from semcom.files import (
 )
 from semcom.runs.folder.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.folder.lines import DamagedRun, format_lines
-from semcom.runs.folder.lock import LOCK, MOMENT_S, take_lock, watch_lock
+from semcom.runs.folder.lock import LOCK, MOMENT_S, hold_lock, watch_lock
 from semcom.runs.folder.stored import format_config, locate_training, read_stored_config
 from semcom.runs.folder.summary import format_summary, read_summary
 from semcom.runs.request.inputs import find_changed_input
@@ -44,10 +42,6 @@ from semcom.runs.request.inputs import find_changed_input
 LOG = logging.getLogger(__name__)
 SHOWN = 3
 """Number of fields that are named where a folder holds another run."""
-
-
-class BusyError(ConfigError):
-    """A folder that another process has."""
 
 
 class WriteError(RunError):
@@ -141,12 +135,7 @@ class Folder:
         with ExitStack() as stack, name_file_in_error(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                lock = take_lock(self.path / LOCK, MOMENT_S)
-                stack.callback(lock.release)
-                self.check_lock = watch_lock(lock)
-            except Timeout:
-                wanted = "wait for it, or give another folder"
-                raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
+                self.check_lock = watch_lock(stack.enter_context(hold_lock(self.path / LOCK, MOMENT_S)))
             except OSError as error:
                 if error.errno not in (errno.EROFS, errno.EACCES) or not (self.path / SUMMARY).exists():
                     raise

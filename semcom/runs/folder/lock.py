@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from semcom.config import RunError
+from semcom.config import ConfigError, RunError
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
 MOMENT_S = 0.5
 """Seconds that a lock is waited for: somebody may only look whether it is held."""
+
+
+class BusyError(ConfigError):
+    """A folder that another process has."""
 
 
 def take_lock(path: Path, patience_s: float) -> FileLock:
@@ -33,6 +37,25 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
             raise
         LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
     return lock
+
+
+@contextmanager
+def hold_lock(path: Path, patience_s: float) -> Iterator[FileLock]:
+    """Hold the lock of a run's folder, as `take_lock` takes it.
+
+    Raises:
+        BusyError: another process holds it.
+        OSError: its file cannot be written.
+    """
+    try:
+        lock = take_lock(path, patience_s)
+    except Timeout:
+        remedy = "wait for it, or give another folder"
+        raise BusyError(f"out: another process is running in {path.parent}; {remedy}") from None
+    try:
+        yield lock
+    finally:
+        lock.release()
 
 
 def watch_lock(lock: FileLock) -> Callable[[], None]:

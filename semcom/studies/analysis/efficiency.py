@@ -28,12 +28,16 @@ def read_cost(run: Stored, cost: str) -> float:
 
     Args:
         run: the run.
-        cost: one of `COSTS`, or a number of an attack, such as leak.psnr.
+        cost: one of `COSTS`, or a number of an attack that is one of `GROWING`, such as leak.psnr.
 
     Raises:
         ConfigError: there is no such cost.
     """
     if is_leak(cost):
+        if cost.rpartition(".")[2] not in GROWING:
+            raise ConfigError(
+                f"cost: {cost} does not grow with what is given away; of an attack {', '.join(GROWING)} do"
+            )
         return float(run.flat.get(cost, math.nan))
     if cost not in COSTS:
         raise ConfigError(f"cost: {cost!r} is not one of {', '.join(COSTS)}, or a number of an attack, as leak.psnr")

@@ -12,7 +12,8 @@ from typing import Any
 
 from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, METRICS, TRAINING, write_atomically
-from semcom.runs.folder.folder import BusyError, drop_checkpoints
+from semcom.runs.folder.folder import drop_checkpoints
+from semcom.runs.folder.lock import BusyError
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.stop import Stopped, raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train

@@ -19,7 +19,7 @@ from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
 from semcom.packages import check_extra_package
-from semcom.runs.folder.folder import BusyError
+from semcom.runs.folder.lock import BusyError
 from semcom.runs.request.stop import STATUS, Stopped, act_before_stop
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder

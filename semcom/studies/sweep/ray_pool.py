@@ -21,7 +21,7 @@ import psutil
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
-from semcom.runs.folder.folder import BusyError
+from semcom.runs.folder.lock import BusyError
 from semcom.runs.folder.versions import read_commit, read_versions
 from semcom.runs.request.plugins import digest_plugin, load_plugins
 from semcom.runs.request.stop import STATUS, Stopped, defer_stop_signals

@@ -27,7 +27,8 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.folder.arrays import list_lacking_arrays
-from semcom.runs.folder.folder import BusyError, Folder, check_stored_reads
+from semcom.runs.folder.folder import Folder, check_stored_reads
+from semcom.runs.folder.lock import BusyError
 from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.request.sources import list_reads

@@ -83,7 +83,8 @@ def test_an_export_is_weights_and_a_card(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_file_is_laid_out_as_safetensors_says(tmp_path: Path) -> None:
     """Eight bytes of length, JSON, then the numbers; read back, and as `torch.save` writes them."""
-    tensors = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(7), "none": torch.empty(0, 3)}
+    small = torch.tensor([-3, 300], dtype=torch.int16)
+    tensors = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(7), "none": torch.empty(0, 3), "small": small}
     content = encode_weights(tensors, {"run": "x"})
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
@@ -99,6 +100,8 @@ def test_a_file_is_laid_out_as_safetensors_says(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(text)
         with refuses("model.weights", name):
             read_weights(str(tmp_path / name))
+    with refuses("model.encoder", "complex64"):
+        encode_weights({"c": torch.zeros(2, dtype=torch.complex64)}, {})
     (tmp_path / "none.safetensors").write_bytes(encode_weights({}, {"run": "x"}))
     torch.save({}, tmp_path / "none.pt")
     torch.save({"state_dict": {}}, tmp_path / "inner.pt")
