@@ -93,7 +93,7 @@ def describe_bars(cells: pd.DataFrame, plot: Plot) -> str:
     return describe_points(cells, hidden, "error bars") + order
 
 
-_TAKES = ("x", "y", "hue")
+_TAKES = ("x", "y", "hue", "view")
 BARS = Kind(
     "bars from zero, a row for each method or value",
     sort_means,

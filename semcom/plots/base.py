@@ -75,7 +75,7 @@ class Kind:
     caption: Callable[[pd.DataFrame, Plot], str]
     """Function from the numbers to their caption: the plotted quantity, and the meaning of bars and bands."""
     takes: tuple[str, ...] = ()
-    """Fields of a request, of x, y, hue, over and window, that it takes."""
+    """Fields of a request, of x, y, hue, over, window and view, that it takes."""
     x: str | None = None
     """Default of the abscissa."""
     hue: str | None = None

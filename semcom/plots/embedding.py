@@ -94,6 +94,7 @@ EMBEDDING = Kind(
     numbers=compute_embedding,
     draw=draw_embedding,
     caption=describe_embedding,
+    takes=("view",),
     facet="variant",
     columns=3,
     shared=False,

@@ -178,6 +178,7 @@ IMAGES_KIND = Kind(
     numbers=compute_images,
     draw=draw_images,
     caption=describe_images,
+    takes=("view",),
     facet="variant",
     height=lambda cells, plot: 0.45 * cells["image"].nunique() + 0.3,
     width=lambda cells, plot: (0.5 * len({column for _, _, column in cells.attrs[PICTURES]}), 0.3),
@@ -190,5 +191,6 @@ LEAK_KIND = replace(
     IMAGES_KIND,
     title="images as attackers rebuild them, a panel for each method (runs that semcom attack was tried on)",
     numbers=compute_leak,
+    takes=(),
     all_tests=False,
 )

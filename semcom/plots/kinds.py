@@ -54,7 +54,7 @@ KINDS: Registry[Kind] = Registry(
     catalogue=partial(read_package_catalogue, "semcom.kinds"),
 )
 """Kinds of figures by name."""
-TAKEN = ("x", "y", "hue", "over", "window")
+TAKEN = ("x", "y", "hue", "over", "window", "view")
 """Fields of a request that not every kind takes."""
 OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
 """Abscissa that is no field of a configuration -> its kind; others are numbers of attacks, see `find_kind_of_x`."""

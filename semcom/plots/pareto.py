@@ -67,7 +67,7 @@ PARETO = Kind(
     numbers=compute_pareto,
     draw=draw_pareto,
     caption=describe_pareto,
-    takes=("x",),
+    takes=("x", "view"),
     x="uses",
     hue="variant",
 )

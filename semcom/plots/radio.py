@@ -161,6 +161,7 @@ CONSTELLATION = Kind(
     numbers=read_symbols,
     draw=draw_symbols,
     caption=describe_symbols,
+    takes=("view",),
     facet="variant",
     height=lambda cells, plot: 2.2,
     columns=3,

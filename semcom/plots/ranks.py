@@ -111,7 +111,7 @@ RANKS = Kind(
     compute_ranks,
     draw_ranks,
     describe_ranks,
-    ("y",),
+    ("y", "view"),
     height=lambda cells, plot: 0.4 + ROW * len(cells),
     tabled=False,
     all_tests=True,

@@ -271,6 +271,7 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"x": SNR, "view": {"ditto": "global"}}, "view: 'ditto' is not compared; fedavg, fedcl, fedproto are"),
         ({"x": SNR, "window": 3}, "window: 3 has no effect on lines; leave it out"),
         ({"x": "uses", "y": "jain"}, "y: 'jain' has no effect on pareto; leave it out"),
+        ({"kind": "divisions", "view": "global"}, "view: 'global' has no effect on divisions; leave it out"),
         ({"kind": "curves", "x": SNR}, "x: 'channel.snr_db' is not what curves are over; give airtime_s or bits or"),
         ({"kind": "lines", "x": "uses"}, "x: lines cannot be over 'uses'; leave the kind out, or give a field of the"),
         (

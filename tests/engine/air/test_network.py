@@ -162,7 +162,7 @@ def test_everything_on_the_way_meets_the_streets_as_they_are_in_the_round() -> N
 
 def test_in_a_scene_a_repetition_meets_the_streets_of_the_round_again() -> None:
     """At the rate that the round's responses carry, and at the rate itself where they carry more."""
-    w = world(WALK, channel=STREET, air={"rate": "capacity", "backoff_db": 0.0})
+    w = world(WALK, channel=STREET, air={"rate": "capacity", "outage": 0.5, "backoff_db": 0.0})
     ids, bits, slower = np.arange(CLIENTS), np.full(CLIENTS, 1e5), []
     for round_ in (1, 30, 60):
         w.session.tally.begin(round_)
@@ -175,7 +175,7 @@ def test_in_a_scene_a_repetition_meets_the_streets_of_the_round_again() -> None:
         rates = w.air.rates.choose("up", ids, bits)
         np.testing.assert_allclose(w.air.rates.measure("up", ids, bits), np.minimum(rates, carried), rtol=1e-5)
         slower += [*(np.array(carried) < rates)]
-    assert 0 < np.mean(slower) < 0.5
+    assert 0.1 < np.mean(slower) < 0.9
 
 
 def test_users_of_a_scene_have_rates_of_their_own_company() -> None:
