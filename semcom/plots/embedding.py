@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
 
+from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import describe_panels, read_kept_arrays, tabulate_runs
 from semcom.runs.folder.arrays import FEATURES
@@ -43,13 +44,17 @@ def place_images(run: Stored, view: Views, client: int | None = None) -> pd.Data
         client: client of the images (None: all clients).
 
     Raises:
-        ConfigError: the run kept no such features.
+        ConfigError: the run kept no such features, or too few of them.
     """
     kept, shown = read_kept_arrays(run, view, "received", FEATURES)
     name = f"received/{shown}"
     mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
     once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]  # clients may share a test image
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))
+    classes = len(np.unique(labels))
+    if not 1 < classes < len(once) or len(once) <= K:
+        told = f"of {run.variant} there are {len(once)} of {classes}"
+        raise ConfigError(f"kind: embedding wants more than {K} images, of two classes at least; {told}")
     some = np.linspace(0, len(once) - 1, min(MOST, len(once))).round().astype(int)
     plane = embedding(features[some], seed=0)
     columns = {"x": plane[:, 0], "y": plane[:, 1], "class": labels[some], "client": clients[some]}

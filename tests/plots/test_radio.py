@@ -69,6 +69,15 @@ def test_symbols_that_no_channel_scales_are_sent_as_they_are(tmp_path: Path) -> 
     np.testing.assert_array_equal(cells[["i", "q"]], cells[["sent_i", "sent_q"]])
 
 
+def test_features_of_a_few_images_have_no_plane(tmp_path: Path) -> None:
+    few: Any = {"partition": {"test_per_class": 1}, "clients": 2, "train": {"rounds": 1}}
+    run(worlds.request("fedavg", out=str(tmp_path), keep=("features",), **few))
+    with pytest.raises(
+        ConfigError, match=r"^kind: embedding wants more than 10 images, .*; of fedavg there are \d of \d$"
+    ):
+        shown(tmp_path, kind="embedding")
+
+
 def test_a_map_of_a_scene_has_its_clients_where_they_stand(runs: Path) -> None:
     """Four of its clients: each the mean of two seeds, round in sight of the base station, and else a triangle."""
     cells, figure, text = shown(runs / "scene", kind="map")
