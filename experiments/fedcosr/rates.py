@@ -6,7 +6,7 @@ rates, at which MOON and FedRep collapse. Here each method's rate is chosen amon
 three pairs, FedCoSR's own included, so that no method is favoured.
 
     semcom sweep fedcosr-rates --scale small
-    python -m semcom_papers.experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, for CHOSEN
+    python -m semcom_papers.experiments.fedcosr.rates results/fedcosr-rates-small      # the choice: CHOSEN on cifar10
     semcom sweep fedcosr-table2-rates --scale small --reuse experiments/results/fedcosr-table2-small.zip
     semcom sweep fedcosr-table3-rates --scale small                      # two columns of Table III with that choice
 
@@ -103,6 +103,9 @@ def read_rate_scores(frame: pd.DataFrame, views: Mapping[str, str] = MappingProx
     Args:
         frame: table of the search.
         views: method -> view that counts, in place of its first one.
+
+    Returns:
+        Columns: data.name, method, place, score. Divisions of a dataset are told apart by `partition.beta`.
     """
     scores = [100 * float(read_number_in_row(r, "validation", views.get(r["method"]))) for _, r in frame.iterrows()]
     rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)

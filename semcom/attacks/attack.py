@@ -62,7 +62,8 @@ def attack(
         options: fields of `semcom.attacks.options.Attack`, such as `kind="invert", at="eavesdropper", snr_db=0.0`.
 
     Raises:
-        ConfigError: a wrong option, or one without effect; the run's data are no images, or it asks for no classes.
+        ConfigError: a wrong option, or one without effect; the run's data are no images, or it asks for no classes;
+            another process has its folder for longer than `PATIENCE_S`.
         RunError: as `semcom.load`.
 
     Example:
@@ -108,7 +109,7 @@ def store_leak(folder: Path, wanted: Attack, found: Leak) -> None:
     Raises:
         BusyError: the run's folder stays locked, for `PATIENCE_S`.
     """
-    with hold_lock(folder / LOCK, PATIENCE_S):
+    with hold_lock(folder / LOCK, PATIENCE_S, "repeat the attack when that has ended"):
         summary = read_summary(folder)
         assert summary is not None, "it has been loaded"
         if found.rebuilt is not None:

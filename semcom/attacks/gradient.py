@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from semcom.attacks.invert import Judge, Rebuilt, refuse_other_inputs
 from semcom.attacks.known import choose_known_images
 from semcom.attacks.labels import find_shared_view
-from semcom.attacks.listen import Ear
 from semcom.attacks.options import Attack
 from semcom.config import ConfigError
 from semcom.engine.host.keys import key_global_generator, keyed
@@ -46,13 +45,15 @@ def invert_gradients(result: Result, victims: np.ndarray, wanted: Attack) -> Reb
 
     Raises:
         ConfigError: the method sends no models, the data are no images of a multiple of 4 pixels a side or the task
-            asks for no classes, no image is left to the attacker, or the model cannot be taken out of the run.
+            asks for no classes, training passes a channel that couples clients or rounds, the networks take the SNR,
+            no image is left to the attacker, or the model cannot be taken out of the run.
     """
     method: Method = METHODS.get(result.config.method)(result.config.hyper)
     if method.split or not method.averages:
         raise ConfigError(f"kind: gradient is about models that go up, and {result.config.method} sends none")
-    if result.config.train.through_link:
-        Ear(result.world)  # whose refusals hold for an update, too
+    link = result.world.session.draws.link
+    if result.config.train.through_link and (link.users > 1 or link.lasting):
+        raise ConfigError("kind: gradient is of a client by itself, and this run's channel couples clients or rounds")
     if result.config.model.snr_input:
         raise ConfigError("kind: gradient is about networks of images alone, and this run's take the SNR, too")
     if not result.world.session.draws.task.classifies:

@@ -45,7 +45,8 @@ class Rebuilt:
 
     `psnr` and `ssim` are of the rebuilt images, `accuracy` that of the attacker's classifier on them; `*_mean` are of
     the mean image, and `*_class` of the mean image of the true class, which need no listening; `accuracy_originals` is
-    the classifier's on the images themselves. All are means over the images of a client, then over clients.
+    the classifier's on the images themselves. All are means over the images of a client, then over clients. `sides` are
+    height and width of the pictures in the images, `[n, 2]` (None: no image has a border).
     """
 
     originals: Tensor

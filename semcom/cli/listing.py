@@ -312,7 +312,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "figures": _list_figure,
     "kinds": _list_kind,
 }
-"""Name of a list -> how an entry is described; others by the options that it owns, if a field names it."""
+"""Name of a list -> how an entry is described; any other one by its docstring, and its options if a field names it."""
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

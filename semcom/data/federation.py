@@ -139,7 +139,8 @@ def count_numbers(image: Sequence[int], sides: Any) -> int:
 def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     """Join a dataset and its split, on the host.
 
-    Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images.
+    Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images, and
+    where two borders that are uneven would not leave a picture in the middle.
     """
     images, framed = torch.from_numpy(dataset.images), None
     if dataset.pictured:
@@ -148,7 +149,7 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
         if dataset.sides is not None:  # of two borders around a picture only one may be uneven
             odd = (size - np.array(sides)) % 2 * ((np.array(sides) - dataset.sides) % 2)
             told = f"some pictures in its images of {sides} cannot lie in the middle of {size} pixels a side"
-            require_of_dataset(not odd.any(), dataset.name, f"{told}; give data.size {size + 1}")
+            require_of_dataset(not odd.any(), dataset.name, f"{told}; give them even borders, or another data.size")
         framed = torch.tensor([sides]) if dataset.sides is None else torch.from_numpy(dataset.sides)
         framed = None if bool((framed == size).all()) else framed.expand(len(images), 2)
         images = _pad_images(images, size).contiguous(memory_format=torch.channels_last)

@@ -43,9 +43,10 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and keep their size. An array does not mark a channel
     as alpha, so all are inputs. Other numbers, of any shape `[N, ...]`, are no images, and become float32. Labels are
     whole numbers `[N]` or `[N, 1]`, or false and true as 0 and 1. Without `classes`, the labels that occur are the
-    classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, name the owner of each sample.
+    classes, numbered from 0 in their order; names may be bytes in UTF-8. Owners, numbers or texts `[N]`, name the owner
+    of each sample.
 
-    Raises ConfigError if the file is missing, damaged, or of another layout.
+    Raises ConfigError if the file is missing, damaged, or of another layout, or has whole numbers that float32 rounds.
     """
     path, name = Path(path), name or str(path)
     arrays = _read_arrays(path, name)
@@ -58,8 +59,7 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     labels = np.concatenate([y_train, y_test])
     images = np.concatenate([x_train, x_test])
     images = put_channels_first(images) if images.dtype == np.uint8 else images
-    named = arrays.get("classes", np.empty(0)).ravel()
-    classes = [str(c) for c in (np.char.decode(named, "utf-8") if named.dtype.kind == "S" else named).tolist()]
+    classes = _read_class_names(arrays.get("classes", np.empty(0)), name)
     if "classes" not in arrays:
         top = int(labels.max())
         require_of_dataset(
@@ -74,6 +74,13 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     dataset = Dataset(name, images, labels, len(y_train), tuple(classes), _read_owners(arrays, name))
     warn_of_weak_tests(dataset)
     return dataset
+
+
+def _read_class_names(stored: npt.NDArray[Any], name: str) -> list[str]:
+    try:
+        return [c.decode() if isinstance(c, bytes) else str(c) for c in stored.ravel().tolist()]
+    except UnicodeDecodeError:
+        raise ConfigError(f"data.name: {name!r}: its classes have names that are not UTF-8") from None
 
 
 def _read_owners(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Indices | None:
@@ -257,9 +264,9 @@ def _convert_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]
         x = x if x.ndim == 4 else x[..., None]
     else:
         whole, x = x, x.astype(np.float32)
-        exact = whole.dtype.kind == "f" or bool((x.astype(np.float64) == whole.astype(np.float64)).all())
+        exact = whole.dtype.kind == "f" or not whole.size or max(int(whole.max()), -int(whole.min())) <= 2**24
         require_of_dataset(
-            exact, name, f"x_{part} has whole numbers above 2^24, which float32 rounds; give smaller ones"
+            exact, name, f"x_{part} has whole numbers above 2^24, which float32 would round; give smaller ones"
         )
         require_of_dataset(x.ndim > 1, name, f"x_{part} has the shape {x.shape}; wanted is [N, ...]")
     require_of_dataset(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")

@@ -44,7 +44,7 @@ def place_images(run: Stored, view: Views, client: int | None = None) -> pd.Data
         client: client of the images (None: all clients).
 
     Raises:
-        ConfigError: the run kept no such features, or too few of them.
+        ConfigError: the run kept no such features, or not of enough images and classes.
     """
     kept, shown = read_kept_arrays(run, view, "received", FEATURES)
     name = f"received/{shown}"
@@ -53,8 +53,8 @@ def place_images(run: Stored, view: Views, client: int | None = None) -> pd.Data
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))
     classes = len(np.unique(labels))
     if not 1 < classes < len(once) or len(once) <= K:
-        told = f"of {run.variant} there are {len(once)} of {classes}"
-        raise ConfigError(f"kind: embedding wants more than {K} images, of two classes at least; {told}")
+        wanted = f"more than {K} images, two classes at least, and fewer than images"
+        raise ConfigError(f"kind: embedding wants {wanted}; {run.variant} has {len(once)} images of {classes} classes")
     some = np.linspace(0, len(once) - 1, min(MOST, len(once))).round().astype(int)
     plane = embedding(features[some], seed=0)
     columns = {"x": plane[:, 0], "y": plane[:, 1], "class": labels[some], "client": clients[some]}

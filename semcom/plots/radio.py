@@ -33,8 +33,8 @@ SYMBOLS = 3000
 def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
     """Read symbols of test images as sent, and as equalised by the receiver.
 
-    A channel that leaves features as loud as they are (`none`, or `power = free`) sends them so, any other one with
-    unit power per image.
+    A channel that leaves features as loud as they are (`power = free`, or a link that never `normalises`) sends them
+    so, any other one with unit power per image.
 
     Returns:
         Columns: the panels' field, sent_i, sent_q, i, q.
@@ -48,7 +48,9 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
         raw, received = kept[f"raw/{view}"], kept[f"received/{view}"]
         if raw.shape[1] % 2:
             raise ConfigError(f"kind: {raw.shape[1]} features of {run.variant} make no symbols")
-        loud = run.fields.get("channel.kind") == "none" or run.fields.get("channel.power") == "free"
+        from semcom.channels import LINKS  # with torch, which other figures do without
+
+        loud = run.fields.get("channel.power") == "free" or not LINKS.get(str(run.fields["channel.kind"])).normalises
         sent = raw if loud else raw / np.sqrt(np.square(raw).mean(1, keepdims=True)).clip(1e-12)
         pairs = [np.reshape(features, (-1, 2)) / PAIR for features in (sent, received)]
         some = np.linspace(0, len(pairs[0]) - 1, min(SYMBOLS, len(pairs[0]))).round().astype(int)

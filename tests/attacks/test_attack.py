@@ -479,7 +479,7 @@ def test_the_border_of_what_is_rebuilt_does_not_count_in_its_figure(tmp_path: Pa
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"channel": {"kind": "rayleigh", "users": 2, "antennas": 2}}, "^attack: the run's 2 users share a resource"),
+        ({"channel": {"kind": "rayleigh", "users": 2, "antennas": 2}}, "^kind: gradient is of a client by itself"),
         ({"model": {"snr_input": True}}, "^kind: gradient is about networks of images alone"),
     ],
 )

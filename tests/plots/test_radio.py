@@ -73,7 +73,7 @@ def test_features_of_a_few_images_have_no_plane(tmp_path: Path) -> None:
     few: Any = {"partition": {"test_per_class": 1}, "clients": 2, "train": {"rounds": 1}}
     run(worlds.request("fedavg", out=str(tmp_path), keep=("features",), **few))
     with pytest.raises(
-        ConfigError, match=r"^kind: embedding wants more than 10 images, .*; of fedavg there are \d of \d$"
+        ConfigError, match=r"^kind: embedding wants more than 10 images, .*; fedavg has \d images of \d classes$"
     ):
         shown(tmp_path, kind="embedding")
 

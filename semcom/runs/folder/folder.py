@@ -40,6 +40,8 @@ from semcom.runs.folder.summary import format_summary, read_summary
 from semcom.runs.request.inputs import find_changed_input
 
 LOG = logging.getLogger(__name__)
+REMEDY = "wait for it, or give another folder"
+"""What helps where another process runs in the folder."""
 SHOWN = 3
 """Number of fields that are named where a folder holds another run."""
 
@@ -135,7 +137,7 @@ class Folder:
         with ExitStack() as stack, name_file_in_error(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                self.check_lock = watch_lock(stack.enter_context(hold_lock(self.path / LOCK, MOMENT_S)))
+                self.check_lock = watch_lock(stack.enter_context(hold_lock(self.path / LOCK, MOMENT_S, REMEDY)))
             except OSError as error:
                 if error.errno not in (errno.EROFS, errno.EACCES) or not (self.path / SUMMARY).exists():
                     raise

@@ -40,7 +40,7 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
 
 
 @contextmanager
-def hold_lock(path: Path, patience_s: float) -> Iterator[FileLock]:
+def hold_lock(path: Path, patience_s: float, remedy: str) -> Iterator[FileLock]:
     """Hold the lock of a run's folder, as `take_lock` takes it.
 
     Raises:
@@ -50,7 +50,6 @@ def hold_lock(path: Path, patience_s: float) -> Iterator[FileLock]:
     try:
         lock = take_lock(path, patience_s)
     except Timeout:
-        remedy = "wait for it, or give another folder"
         raise BusyError(f"out: another process is running in {path.parent}; {remedy}") from None
     try:
         yield lock

@@ -31,7 +31,7 @@ def read_cost(run: Stored, cost: str) -> float:
         cost: one of `COSTS`, or a number of an attack that is one of `GROWING`, such as leak.psnr.
 
     Raises:
-        ConfigError: there is no such cost.
+        ConfigError: there is no such cost, or it is a number of an attack that is none of `GROWING`.
     """
     if is_leak(cost):
         if cost.rpartition(".")[2] not in GROWING:
