@@ -16,6 +16,7 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import describe_panels, draw_key, list_hues, read_kept_arrays, tabulate_runs
 from semcom.plots.style import COLORS
+from semcom.registry import find_entry
 from semcom.runs.folder.arrays import FEATURES
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
@@ -50,7 +51,8 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"kind: {raw.shape[1]} features of {run.variant} make no symbols")
         from semcom.channels import LINKS  # with torch, which other figures do without
 
-        loud = run.fields.get("channel.power") == "free" or not LINKS.get(str(run.fields["channel.kind"])).normalises
+        link = find_entry(LINKS, str(run.fields["channel.kind"]), "channel.kind")
+        loud = run.fields.get("channel.power") == "free" or not link.normalises
         sent = raw if loud else raw / np.sqrt(np.square(raw).mean(1, keepdims=True)).clip(1e-12)
         pairs = [np.reshape(features, (-1, 2)) / PAIR for features in (sent, received)]
         some = np.linspace(0, len(pairs[0]) - 1, min(SYMBOLS, len(pairs[0]))).round().astype(int)
@@ -78,8 +80,7 @@ def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
     return (
         f"Complex symbols of test images, two features each, at most {SYMBOLS} of a run: as sent, of unit mean power "
         f"per image unless the channel leaves them as they are, and as equalised by the receiver. Mean square error of "
-        f"the shown ones: "
-        f"{describe_panels(cells, plot, measure)}."
+        f"the shown ones: {describe_panels(cells, plot, measure)}."
     )
 
 

@@ -34,7 +34,7 @@ def read_cost(run: Stored, cost: str) -> float:
         ConfigError: there is no such cost, or it is a number of an attack that is none of `GROWING`.
     """
     if is_leak(cost):
-        if cost.rpartition(".")[2] not in GROWING:
+        if not _grows_with_leak(cost):
             raise ConfigError(
                 f"cost: {cost} does not grow with what is given away; of an attack {', '.join(GROWING)} do"
             )
@@ -51,7 +51,12 @@ def read_cost(run: Stored, cost: str) -> float:
 def list_leaks(runs: Iterable[Stored]) -> list[str]:
     """List the numbers of attacks on some runs that grow with what is given away, such as leak.psnr."""
     names = dict.fromkeys(name for run in runs for name in run.flat if is_leak(name))
-    return [name for name in names if name.rpartition(".")[2] in GROWING]
+    return list(filter(_grows_with_leak, names))
+
+
+def _grows_with_leak(name: str) -> bool:
+    """Check whether a number of an attack, such as leak.psnr, is one of `GROWING`."""
+    return name.rpartition(".")[2] in GROWING
 
 
 def find_efficient_variants(frame: pd.DataFrame, axes: Sequence[str], higher: bool = True) -> pd.DataFrame:
