@@ -22,7 +22,7 @@ from semcom.cli import main as cli
 from semcom.config import RunConfig, RunError, to_dict
 from semcom.files import METRICS, SUMMARY
 from semcom.runs.folder.checkpoint import load_checkpoint
-from semcom.runs.folder.folder import BusyError
+from semcom.runs.folder.lock import BusyError
 from semcom.runs.request.stop import STATUS
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import ray_pool as on_ray
