@@ -30,6 +30,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.outcome import locate_run_folder
+from semcom_papers.experiments.letter.search import keep_tied
 from semcom_papers.experiments.shell import run_on_named_studies
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ RATES = (
 )  # fmt: skip
 CANDIDATES = [FinishConfig(None, epochs, rate, name) for (name, rate), epochs in itertools.product(RATES, EPOCHS)]  # type: ignore[arg-type]
 HEADS = ("linear", "mlp")
-TIED = 0.005
-"""Difference of scores below which the cheaper candidate is as good."""
 COLUMN = "search"
 """Key of the accuracies in a summary, and first part of their columns."""
 
@@ -107,7 +106,7 @@ def score_finish_candidates(frame: pd.DataFrame) -> pd.DataFrame:
 
 def choose_finish_candidate(rows: pd.DataFrame) -> pd.Series:
     """Choose the cheapest of the candidates that are tied with the best."""
-    tied = rows[rows.score >= rows.score.max() - 100 * TIED]
+    tied = keep_tied(rows)
     return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
 
 

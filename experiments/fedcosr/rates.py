@@ -16,7 +16,6 @@ the best are tied, and of them the one that `fedcosr-table2` has is chosen, else
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +40,7 @@ from semcom_papers.experiments.fedcosr.items import (
     make_fedcosr_base,
     make_table3,
 )
-from semcom_papers.experiments.letter.search import TIED
+from semcom_papers.experiments.letter.search import keep_tied
 from semcom_papers.experiments.papers.items import make_item
 from semcom_papers.experiments.shell import run_on_named_studies
 
@@ -118,8 +117,7 @@ def read_rate_scores(frame: pd.DataFrame, views: Mapping[str, str] = MappingProx
 
 def choose_place(of: pd.DataFrame) -> int:
     """Choose the first candidate if its score is within half a point of the best, else the best: its place."""
-    score = of.set_index("place")["score"]
-    return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
+    return FIRST if FIRST in set(keep_tied(of)["place"]) else int(of.set_index("place")["score"].idxmax())
 
 
 def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:

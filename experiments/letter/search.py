@@ -33,8 +33,6 @@ from semcom_papers.experiments.letter import figures as letter
 from semcom_papers.experiments.papers.items import make_item
 from semcom_papers.experiments.shell import run_on_named_studies
 
-TIED = 0.005
-"""Difference of scores below which two settings are tied."""
 SEED = 1000
 """Seed of the search; figures take 0, 1, 2 ..."""
 PASSES = {"smoke": letter.ROUNDS["smoke"], "small": letter.ROUNDS["small"]}
@@ -83,9 +81,14 @@ def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
+def keep_tied(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of a search whose `score`, in %, is tied with the best: at most half a point below it."""
+    return rows[rows["score"] >= rows["score"].max() - 0.5]
+
+
 def choose_schedule(rows: pd.DataFrame) -> pd.Series:
     """Choose the tied schedule with the fewest steps, then SGD's."""
-    tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
+    tied = keep_tied(rows)
     order = tied.assign(adam=tied["train.optimizer"] == "adam")
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
@@ -130,8 +133,7 @@ def choose_lambda(rows: pd.DataFrame) -> dict[str, float]:
 
 def choose_nearest(candidates: pd.DataFrame, default: float) -> float:
     """Choose the tied `lam` of the candidates that is nearest to a default, as a factor."""
-    tied = candidates[candidates["score"] >= candidates["score"].max() - 100 * TIED]
-    return float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
+    return float(min(keep_tied(candidates)["lam"], key=lambda value: abs(math.log(value / default))))
 
 
 def _print(rows: pd.DataFrame) -> None:
