@@ -13,7 +13,8 @@ Choices where the paper is silent: `alpha` 0.5 at the start.
 
 Departures: w is averaged by p_k (Algorithm 1: plain mean). alpha has its own rate, `eta_alpha` 0.05, for any optimiser
 of w and v (the paper: SGD at one rate for all three), because one step of a new Adam is as long as its rate, whatever
-the gradient. alpha has no decay, which the authors' code has. Tests mix v_k with the newest w (the algorithm: with the
+the gradient. For the same reason the factor alpha in v's step counts with SGD alone: with Adam v moves as fast at any
+alpha above 0. alpha has no decay, which the authors' code has. Tests mix v_k with the newest w (the algorithm: with the
 client's own).
 """
 

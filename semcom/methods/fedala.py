@@ -7,8 +7,9 @@ w's BatchNorm statistics.
 
 W_k starts at 1 and is kept. Before each training a client learns it by plain SGD at rate eta on a part s of its images,
 drawn anew in each round, with the whole model in evaluation mode, and clips it into [0, 1] after each step: for one
-epoch, and the first time until the standard deviation of the last 10 losses is below 0.1. `initialised`, the headline,
-is the mixed model before local training, which the authors test; `trained` is the model after it.
+epoch, and the first time until the standard deviation of the last 10 losses is below 0.1 (as in the authors' code).
+`initialised`, the headline, is the mixed model before local training, which the authors test; `trained` is the model
+after it.
 
 `trained` can be below `initialised`, in the authors' procedure too: early epochs move the decision between a client's
 two classes to and fro, and the mixture averages such models. A last mini-batch of a single image makes it worse, so

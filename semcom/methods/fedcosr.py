@@ -97,7 +97,7 @@ class FedCoSR(Method):
         self.averages = ("encoder.",) if hyper.separate else ("encoder.", "head.")
 
     def setup(self, world: World) -> FedCoSR.State:
-        """Start from a common body and own heads, without any centroid (line 4)."""
+        """Start from a common body, without any centroid (line 4; heads are equal too by `model.init` common)."""
         never = world.zeros(world.clients).fill_(torch.inf)
         return self.State(world.population(shared=self.averages), world.population(), never, Prototypes.none(world))
 

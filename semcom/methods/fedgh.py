@@ -38,7 +38,9 @@ class FedGH(Method):
 
     paper = "Yi et al., ACM Multimedia 2023"
     classifies = True
-    preset = {"optimizer": "sgd", "lr": 0.01, "rounds": 500}
+    preset = {
+        "optimizer": "sgd", "lr": 0.01, "batch_size": 64, "rounds": 500, "local_epochs": 10, "participation": 0.1,
+    }  # fmt: skip
     shares = "head"
     personal = "encoder"
     tells = "classes"

@@ -4,8 +4,8 @@ Chen, Chao, "On Bridging Generic and Personalized Federated Learning for Image C
 (its linear personal head). Up and down: encoder and generic head. These train on the balanced softmax, CE of `g + gamma
 log N_k` with the generic logits g and the client's numbers of images per class, without the classes that it does not
 own. The personal head adds to the generic logits, and trains on the CE of the sum, on features and generic logits
-without gradient. It has the architecture of the run's head and starts as its copy, as in PFLlib. `personal` answers by
-the sum, `global` by the generic head.
+without gradient. It has the architecture of the run's head and starts as a copy of the client's initial one, as in
+PFLlib (with `model.init` client a draw of its own). `personal` answers by the sum, `global` by the generic head.
 
 Choices where the paper is silent: none known.
 

@@ -3,10 +3,12 @@
 Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency, "Think Locally, Act Globally: Federated Learning with
 Local and Global Representations", arXiv:2001.01523, 2020, Algorithm 1 (its supervised part). Up and down: the head.
 Encoders stay with their clients and may differ in architecture. The authors start from FedAvg's model: with
-`pretraining` n, the first n rounds are FedAvg's, in which the whole model crosses the air, and every client continues
-from the common model. If nobody can take part in round n, the next round that has clients is FedAvg's last.
+`pretraining` n, the first n rounds are FedAvg's, in which the whole model crosses the air; the last of them ends with a
+broadcast of the common encoder to every client. If nobody can take part in round n, the next round that has clients is
+FedAvg's last.
 
-Choices where the paper is silent: none known. Its `pretraining` is off by default.
+Choices where the paper is silent: none known. `pretraining` is off by default, also in the preset; the authors' 200
+rounds follow 1200 of FedAvg.
 
 Departures: heads are averaged by p_k (the authors' code: plain mean). The common part is the head (the code: any upper
 layers). The last models are tested (the code: each client's best by its tests).
@@ -84,16 +86,21 @@ class LGFedAvg(FedAvg):
     def round(self, state: FedAvg.State, world: World) -> FedAvg.State:
         """Carry out a round of FedAvg, or one of Algorithm 1: train locally, average the heads by p_k.
 
-        In FedAvg's last round every client takes over its encoder and head.
+        After FedAvg's last round every client takes over its encoder, as it arrives, and its head.
         """
         if not isinstance(state, LGFedAvg.State) or state.taken:
             return Heads(self.hyper).round(state, world)
+        if world.round == 1 and self.hyper.pretraining >= world.config.train.rounds:
+            world.warn(
+                "pretraining", f"hyper.pretraining: {self.hyper.pretraining} rounds leave none with own encoders"
+            )
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
         if world.round < self.hyper.pretraining:
             return replace(state, pretrained=pretrained)
         model, head = state.model, pretrained.one("head.").named("head.")
+        received = world.air.down(pretrained, "encoder.", "pretrained.")
         for some in model.pieces():
-            model = model.put(some.take("encoder.", pretrained.select(some.ids)))
+            model = model.put(some.take("encoder.", received.select(some.ids)))
         return self.State(model.share(head), pretrained, torch.tensor(True))
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:

@@ -3,7 +3,8 @@
 Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Algorithm 1. Up and down: the whole model. The loss is
 `CE + mu CE([cos(z, z_global), cos(z, z_previous)] / tau, label 0)`, z the received feature. The two other models are
 frozen and in evaluation mode; their features cross the link with noise of their own. `previous` is the client's model
-after its last participation, at first its initial model, where the contrast has no gradient over an ideal link.
+after its last participation, at first its initial model; in round 1, where that is also the global one, the contrast
+has no gradient over an ideal link.
 
 Choices where the paper is silent: none known. `mu` 5.0 is its value for CIFAR-10 (1 for CIFAR-100).
 

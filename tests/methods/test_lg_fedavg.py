@@ -83,12 +83,31 @@ def test_pretraining_resumes(done: int) -> None:
 
 
 def test_traffic() -> None:
-    """The head both ways. In pretraining the whole model."""
+    """The head both ways. In pretraining the whole model, and the encoder to every client at its end."""
     for pretraining in (0, 1):
-        w = world("lg_fedavg", hyper={"pretraining": pretraining})
+        w = world("lg_fedavg", hyper={"pretraining": pretraining}, train={"participation": 2 / 3})
         model = rounds(w, n=3)[-1].model
-        want = (3 - pretraining) * model.numbers("head.").sum() + pretraining * model.numbers("").sum()
-        assert w.air.totals["up"].floats == w.air.totals["down"].floats == want
+        head, whole = (float(model.numbers(part)[0]) for part in ("head.", ""))
+        want = 2 * ((3 - pretraining) * head + pretraining * whole)
+        assert w.air.totals["up"].floats == want
+        assert w.air.totals["down"].floats == want + 3 * pretraining * (whole - head)
+
+
+def test_the_encoder_that_fedavg_leaves_crosses_the_downlink() -> None:
+    hyper, channel = {"pretraining": 1}, {"kind": "awgn", "snr_db": 60.0}
+    last = rounds(world("lg_fedavg", hyper=hyper, air={"parameters": "analog"}, channel=channel), n=1)[-1]
+    sent, own, theirs = (
+        client(of, k)["encoder.0.weight"] for of, k in ((last.pretrained, 0), (last.model, 0), (last.model, 1))
+    )
+    assert not torch.equal(own, theirs)
+    assert all(0 < (some - sent).pow(2).mean() / sent.pow(2).mean() < 1e-5 for some in (own, theirs))
+
+
+def test_pretraining_to_the_end_is_warned_of() -> None:
+    for pretraining, told in ((2, False), (3, True)):
+        w = world("lg_fedavg", hyper={"pretraining": pretraining}, train={"rounds": 3})
+        rounds(w, n=1)
+        assert ("pretraining" in w.session.tally.warnings) == told
 
 
 def test_encoders_may_differ_unless_they_are_pretrained() -> None:
