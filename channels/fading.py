@@ -139,7 +139,8 @@ class Rayleigh(Combined):
 
         coherence: Coherence = "sample"
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round" of training,
-        or of tests; each tensor on the air has one of its own. With round_doppler all of a round have one."""
+        or of tests; each tensor on the air has one of its own, as has each phase, second batch or frozen model of a
+        method that trains with several. With round_doppler all of a round have one."""
         round_doppler: float | None = None
         """Doppler frequency times the time from a round to the next, by which h of a round ("round" coherence) depends
         on that of others: correlation J0(2 pi n round_doppler) after n rounds (None: independent)."""
@@ -222,7 +223,9 @@ class Rayleigh(Combined):
         if fades is None or not fades.generators:
             gains = self.gains((users * antennas, blocks, n), generator, dtype).unflatten(0, (users, antennas))
         else:
-            gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
+            others = [self.of(j) if j >= 0 else self for j in fades.clients[1:]] or [self] * (users - 1)
+            each = zip([self, *others], fades.generators, strict=True)
+            gains = torch.stack([link._of_user(g, fades.round, (antennas, blocks, n), dtype) for link, g in each])
         if users == 1:
             return drawn | {"fading": repeat_gains(combine_antennas(gains[0], 0), coherence, sizes)}
         powers = None if fades is None else fades.powers
@@ -253,8 +256,8 @@ class Rayleigh(Combined):
         """Draw as `Link` does, each client with its `fades` if they are given."""
         if fades is None:
             return super().draw_all(clients, sizes, d, generators, dtype, device)
-        each = zip(sizes, generators, fades, strict=True)
-        return [self.draw(own, d, generator, dtype, fade) for own, generator, fade in each]
+        each = zip(clients, sizes, generators, fades, strict=True)
+        return [self.of(client).draw(own, d, generator, dtype, fade) for client, own, generator, fade in each]
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""

@@ -388,6 +388,13 @@ class Link:
         gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)
         return Hop(*gains, drawn.get("noise"), deviation if others is None else (no + others).sqrt(), meter)
 
+    def sent_gain(self, drawn: Realisation, no: Tensor) -> Tensor | None:
+        """Compute h with the sender's amplitude, complex, at a noise variance (None: 1 everywhere)."""
+        gain = self.gain_at(drawn, no)
+        if (amplitude := self.amplitude(gain, no)) is None:
+            return gain
+        return amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
+
     def gains_at(
         self, drawn: Realisation, no: Tensor, deviation: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -398,9 +405,7 @@ class Link:
             no: real, broadcastable to the symbols.
             deviation: its square root.
         """
-        gain, others = self.gain_at(drawn, no), self.interference(drawn, no)
-        if (amplitude := self.amplitude(gain, no)) is not None:
-            gain = amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
+        gain, others = self.sent_gain(drawn, no), self.interference(drawn, no)
         heard = no if others is None else no + others
         return gain, *equalise(self.equaliser, gain, heard, self.estimate(drawn, deviation))
 

@@ -69,6 +69,8 @@ class Scene:
     def find_time(self, seconds: float) -> int:
         """Find the index of the last time that is not after `seconds`; who has walked to the end walks back, and so on.
 
+        The Doppler shifts of a time are those of walking on, also on the way back.
+
         Example:
             >>> from semcom.channels.scene import read_scene
             >>> scene = read_scene("munich-20")

@@ -88,11 +88,16 @@ class Statistics:
         assert gain is not None
         return Listed.of(gain.abs().square().numpy())
 
+    @cached_property
+    def _known(self) -> Law | None:
+        """The law of the power that arrives, if |h|^2 has one in closed form and no sender adapts its own to h."""
+        return self.link.law() if type(self.link).amplitude is Link.amplitude else None
+
     def shrink(self, no: float) -> float:
         """Compute E[a] of an MMSE equaliser at a noise variance, a = w h: the fraction of a symbol in its estimate."""
         if not self.fades:
             return 1.0
-        if self.link.law() is not None and not self.link.estimates:
+        if self._known is not None and not self.link.estimates:
             return self.law.mean(lambda g: g / (g + no))
         if no and (law := self._find_sinr_law(Sender(1 / no))) is not None and self.link.users > 1:
             return law.mean(lambda sinr: sinr / (1 + sinr))
@@ -149,7 +154,7 @@ class Statistics:
         Other users' symbols count as noise.
         """
         no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
-        gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
+        gain, others = self.link.sent_gain(drawn, no), self.link.interference(drawn, no)
         assert gain is not None
         sinr = gain.abs().square().double() / (no if others is None else no + others)
         return torch.log1p(sinr / sender.backoff).mean(1) / math.log(2)
@@ -162,7 +167,7 @@ class Statistics:
         """Find the law of the SINR of a block that meets a single h, if it has a closed form."""
         if self.link.users > 1:
             return self.link.sinr_law(1 / sender.snr, self.others)
-        one_fade = not self.fades or (self.link.block_fading and self.link.law() is not None)
+        one_fade = not self.fades or (self.link.block_fading and self._known is not None)
         return Scaled(self.law, sender.snr) if one_fade else None
 
     @cached_property
@@ -186,7 +191,7 @@ class Statistics:
 
     def _centre(self, sender: Sender) -> float:
         """Compute the ergodic capacity."""
-        if self.link.law() is not None:
+        if self._known is not None:
             return self.law.mean(lambda g: np.log1p(g * (sender.snr / sender.backoff))) / math.log(2)
         return float(self.measure(self._draw_blocks(sender.uses)[0], sender).mean())
 

@@ -97,8 +97,9 @@ def scaled_exponential_integral(x: Real) -> Real:
 
     The product does not overflow before E1 vanishes, as e^x would.
     """
-    large = np.minimum(x, 500.0)
-    return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - (1.0 - 2.0 / x) / x) / x)[()]
+    small, large = np.minimum(x, 500.0), np.maximum(x, 500.0)
+    asymptotic = (1.0 - (1.0 - 2.0 / large) / large) / large
+    return np.where(x < 500.0, np.exp(small) * special.exp1(small), asymptotic)[()]
 
 
 def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real = 1.0) -> Real:
@@ -114,13 +115,13 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real 
         ValueError: for another equaliser, or an equaliser without a closed form here for `least` > 0.
     """
     if equaliser == "zf":
-        return no * scaled_exponential_integral(least) if least else math.inf
+        return no * scaled_exponential_integral(least) if least else np.where(no, math.inf, 0.0)[()]
     if least or equaliser not in ("mmse", "none"):
         raise ValueError(f"equaliser: {equaliser!r} with |h|^2 > {least:g} has no closed form here")
     if equaliser == "none":
         return 2.0 + no
     x = no / known + (1.0 / known - 1.0)
-    return x * scaled_exponential_integral(x)
+    return np.where(x, x * scaled_exponential_integral(np.where(x, x, 1.0)), 0.0)[()]
 
 
 def ergodic_capacity(snr_db: Real) -> Real:

@@ -218,7 +218,13 @@ class OFDM(Combined):
         device: torch.device | None = None,
         fades: Sequence[Fades] | None = None,
     ) -> list[dict[str, Tensor]]:
-        """Draw as `draw` does, for several clients. Those with frames of one size are drawn at once."""
+        """Draw as `draw` does, for several clients. Those with frames of one size are drawn at once.
+
+        A subclass with its own `of` may give each client another link, which then draws for it alone.
+        """
+        if type(self).of is not OFDM.of and self._client is None:
+            each = zip(clients, sizes, generators, fades or [None] * len(clients), strict=True)
+            return [self._draw_alone(client, own, d, g, dtype, device, fade) for client, own, g, fade in each]
         fades = self.find_fades(clients, generators, fades)
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
         alike: dict[tuple[int, int], list[int]] = {}
@@ -231,6 +237,20 @@ class OFDM(Combined):
             for i, elements in zip(rows, made, strict=True):
                 drawn[i] |= elements
         return drawn
+
+    def _draw_alone(
+        self,
+        client: int,
+        sizes: Sequence[int],
+        d: int,
+        generator: torch.Generator,
+        dtype: torch.dtype,
+        device: torch.device | None,
+        fade: Fades | None,
+    ) -> dict[str, Tensor]:
+        link = copy.copy(self.of(client))
+        link._client = client
+        return link.draw_all([client], [sizes], d, [generator], dtype, device, None if fade is None else [fade])[0]
 
     def find_fades(
         self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None

@@ -234,8 +234,8 @@ class FedCL(Method):
 
     def _optimizer(self, world: World) -> Optimizer:
         """Make the SCG's optimiser in this round, by default at the clients' rate, without momentum or weight decay."""
-        rate = self.hyper.scg_lr or float(np.mean(world.config.train.lr))
-        return world.optimizer(name=self.hyper.scg_optimizer, lr=rate, momentum=0.0, weight_decay=0.0)
+        name, rate = self.hyper.scg_optimizer, self.hyper.scg_lr
+        return world.optimizer(name=name, lr=rate, momentum=0.0, weight_decay=0.0)
 
     def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
         """Compute Eqs. 8 and 9, the mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.

@@ -246,3 +246,17 @@ def test_lists_hold_their_values_with_the_same_chance() -> None:
     assert [law.quantile(p) for p in (0.0, 0.2, 0.25, 0.5, 1.0)] == [1, 1, 2, 3, 4]
     assert law.below(2.0) == 0.25 and law.mean(np.square, 2.0) == (4 + 9 + 16) / 4
     assert Continuous(stats.expon()).mean(np.square) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("coherence", ["sample", "symbol"])
+def test_a_sender_that_inverts_its_channel_has_the_rate_of_one_that_does_not_fade(coherence: str) -> None:
+    """|a h| is 1 at every h, so all blocks carry log2(1 + snr), of which an MMSE equaliser leaves 1 / (1 + no)."""
+
+    class Inverts(Rayleigh):
+        def amplitude(self, gain, no):  # type: ignore[no-untyped-def]
+            return 1 / gain.abs()
+
+    of, sender = Statistics(Inverts(Rayleigh.Options(coherence=coherence))), Sender(10.0)
+    assert [of.find_limit(sender, p) for p in (0.001, 0.5)] == pytest.approx([math.log2(11)] * 2)
+    assert of.find_outage(sender, 3.4) == 0 and of.find_outage(sender, 3.5) == 1
+    assert of.shrink(0.1) == pytest.approx(1 / 1.1)

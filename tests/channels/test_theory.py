@@ -81,6 +81,8 @@ def test_mean_square_errors():
     assert theory.mean_square_error("zf", 0.1, least=0.01) == pytest.approx(0.408, abs=5e-4)
     assert theory.mean_square_error("zf", 0.1) == math.inf
     assert theory.mean_square_error("none", 0.1) == 2.1
+    assert theory.mean_square_error("mmse", 0.0) == 0 == theory.mean_square_error("zf", 0.0)
+    assert theory.ergodic_capacity(math.inf) == math.inf
     for no in (0.01, 1.0, 30.0):
         mmse = mean_over_fading(lambda a, no=no: no / (a + no))
         assert theory.mean_square_error("mmse", no) == pytest.approx(mmse, rel=1e-7)

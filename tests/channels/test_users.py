@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import torch
 from scipy import special
 
 from semcom.channels import Meter, make_link, theory
-from semcom.channels.fading import SLOTS
+from semcom.channels.fading import SLOTS, Rayleigh
+from semcom.channels.ofdm.link import OFDM
 from semcom.channels.users import Fades, control_power, separate_users, weigh_antennas
 from tests.channels.draws import keys
 from tests.samples import has_mean
@@ -275,3 +277,54 @@ def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
 def test_what_makes_no_sense_is_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         make_link("rayleigh", **options)
+
+
+class Near(Rayleigh):
+    """Client k is received with the amplitude k."""
+
+    client = 1
+
+    def of(self, client):
+        link = copy(self)
+        link.client = client
+        return link
+
+    def gains(self, shape, generator, dtype):
+        return self.client * super().gains(shape, generator, dtype)
+
+    def moving(self, turns, antennas, generator):
+        return self.client * super().moving(turns, antennas, generator)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"coherence": "round", "round_doppler": 0.2}, {"users": 2, "antennas": 2, "combining": "mrc"}]
+)
+def test_links_of_clients_that_differ_fade_by_themselves(options):
+    """Twice the amplitude has twice the gain, draw by draw, and four times the interference of the same neighbour."""
+    link, clients = Near(Rayleigh.Options(**options)), [1, 2]
+    fades = [Fades(keys(8, 9)[: link.users], 3, clients=[k, 1][: link.users]) for k in clients]
+    one, two = link.draw_all(clients, [[5]] * 2, 4, keys(1, 1), torch.float64, fades=fades if options else None)
+    torch.testing.assert_close(two["fading"].abs(), 2 * one["fading"].abs())
+    if link.users > 1:
+        loud = Fades(keys(8, 9), 3, clients=[1, 2])
+        (beside,) = link.draw_all([1], [[5]], 4, keys(1), torch.float64, fades=[loud])
+        no = torch.ones(1, 1, dtype=torch.float64)
+        torch.testing.assert_close(link.interference(beside, no), 4 * link.interference(one, no))
+
+
+def test_an_ofdm_link_of_clients_that_differ_draws_for_each_alone():
+    class Flipped(OFDM):
+        def of(self, client):
+            link = super().of(client)
+            link.gain_of = client
+            return link
+
+        def _elements(self, *args):
+            return [{"fading": self.gain_of * made["fading"]} for made in super()._elements(*args)]
+
+    usual, own = (kind(OFDM.Options(profile="tdl-a")).in_band(3, 3, 5, 4) for kind in (OFDM, Flipped))
+    sizes, of = [[5]] * 3, ("noise", "fading")
+    plain, made = (link.draw_all([0, 1, 2], sizes, 4, keys(3, 4, 5), torch.float64) for link in (usual, own))
+    for k in range(3):
+        expected = {"noise": plain[k]["noise"], "fading": k * plain[k]["fading"]}
+        torch.testing.assert_close({name: made[k][name] for name in of}, expected)

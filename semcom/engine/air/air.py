@@ -284,7 +284,8 @@ class Air:
         return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Continue from the result of `counters`."""
+        """Continue from the result of `counters`; what is owed since then is forgotten."""
+        self._owed.clear()
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
         self.privacy.resume(counters)

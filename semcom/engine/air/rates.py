@@ -118,7 +118,8 @@ class Fixed(Rates):
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Return the rate; warn if it is too high for the SNR of a client that sends or gets anything."""
         if self.logs and self.link.noisy and (bits > 0).any():
-            self._check_rate(float(self.snr_db(direction, ids[bits > 0], broadcast).amin()))
+            heard_db = float(self.snr_db(direction, ids[bits > 0], broadcast).amin())
+            self._check_rate(heard_db + 10 * math.log10(getattr(self.link.options, "antennas", 1)))
         return np.full(len(ids), self.options.bits_per_use)
 
     def _check_rate(self, snr_db: float) -> None:
@@ -152,7 +153,7 @@ class Capacity(Rates):
         def check(self) -> None:
             """Check the ranges."""
             require("backoff_db", self.backoff_db, Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"))
-            require("outage", self.outage, Rule(lambda v: 0 < v < 1, "a number in (0, 1)"))
+            require("outage", self.outage, Rule(lambda v: 1e-12 <= v < 1, "a number in [1e-12, 1)"))
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:

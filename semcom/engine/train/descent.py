@@ -78,6 +78,10 @@ class Optimizer:
         lr = tuple(rate * factor for rate in self.lr) if isinstance(self.lr, tuple) else self.lr * factor
         return replace(self, lr=lr)
 
+    def averaged(self) -> Optimizer:
+        """Return the optimiser at the mean of the clients' rates, for a network of the base station."""
+        return replace(self, lr=float(np.mean(self.lr)))
+
     def factor(self, name: str) -> float:
         """Return the factor of a leaf's rate."""
         return find_part_factor(self.parts, name)

@@ -119,8 +119,8 @@ class Draws:
         snr_db = self._snr_at_full_power("up", everyone, round_).numpy()
         if not self.link.lasting:
             return snr_db
-        keys = [keyed(self.config.seed, "fade", "up", k) for k in everyone.tolist()]
-        return snr_db + 10 * np.log10([max(self.link.strength(key, round_), 1e-30) for key in keys])
+        keys = ((k, keyed(self.config.seed, "fade", "up", k)) for k in everyone.tolist())
+        return snr_db + 10 * np.log10([max(self.link.of(k).strength(key, round_), 1e-30) for k, key in keys])
 
     def tested(self) -> np.ndarray:
         """Choose the ids of the evaluated clients, ascending: all, or one draw, the same in every round."""

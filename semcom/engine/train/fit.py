@@ -70,9 +70,10 @@ class Fit:
     def _count(self, pop: Population, sizes: Sequence[list[int]]) -> None:
         """Count steps of these sizes: the traffic of their mini-batches, and the time of the passes over them."""
         each = 1 + len(self.phase.takes)
-        learns = np.zeros(len(pop.ids), dtype=bool)  # a frozen encoder has no use for gradients
+        learns = np.zeros(len(pop.ids), dtype=bool)  # an encoder that does not train has no use for gradients
         for c in pop.cohorts:
-            learns[pop.at(c)] = bool(list_trained_parameters(c.network, "encoder."))
+            trained = list_trained_parameters(c.network, self.train)
+            learns[pop.at(c)] = any(name.startswith("encoder.") for name in trained)
         for back in np.unique(learns).tolist():
             some = np.flatnonzero(learns == back)
             self.session.tally.features(pop.ids[some], [sizes[int(i)] * each for i in some], back)
@@ -104,7 +105,8 @@ class Fit:
             bench = Workbench(cohort, self._order(cohort), self.train)
             n, k = len(bench.order), self.session.chunk_of(len(bench.order))
             for i in range(0, n, k):
-                chunk = Chunk(bench, slice(i, i + k), self.train, self.optimizer)
+                optimizer = self.optimizer if self._is_fed(cohort.network) else self.optimizer.averaged()
+                chunk = Chunk(bench, slice(i, i + k), self.train, optimizer)
                 self._train(chunk, Order(np.searchsorted(pop.ids, chunk.ids), device), done)
                 if self.optimizer_state is not None:
                     (kept,) = self.optimizer_state.stacks()

@@ -39,4 +39,4 @@ class Setup:
     @property
     def fades(self) -> bool:
         """True if the channel has gains other than 1."""
-        return type(self.link).gain is not Link.gain
+        return type(self.link.carrier).gain is not Link.gain

@@ -259,3 +259,32 @@ def test_uncounted_training_counts_for_nothing() -> None:
     assert w.session.counters()["visited"] == plain.session.counters()["visited"] == 32
     assert set(w.session.tally.log) == {"loss"}
     assert w.session.counters()["air"]["up"] == plain.session.counters()["air"]["up"]
+
+
+def test_energy_of_uncounted_averages_is_not_owed() -> None:
+    """Clients that send at once leave their energy to be added when the totals are read."""
+    air = {"parameters": "analog", "access": "superposed"}
+    w = worlds.world("fedavg", (4, 4), air=air, channel={"kind": "awgn", "snr_db": "0,20"})
+    with w.session.tally.uncounted():
+        start = w.population()
+        w.air.average(w.fit(start, task).models, "", w.weights(np.arange(2)), since=start)
+    assert w.session.counters()["air"]["up"]["energy_j"] == 0
+
+
+def test_gradients_come_down_to_an_encoder_that_trains() -> None:
+    for part, down in (("head.", 0), ("encoder.", 32 * 4), ("", 32 * 4)):
+        w = make()
+        w.fit(w.population(), task, train=part)
+        air = w.session.counters()["air"]
+        assert (air["up"]["floats"], air["down"]["floats"]) == (32 * 4, down)
+
+
+def test_a_network_of_the_base_station_has_the_mean_rate() -> None:
+    """Of clients that differ: w <- w - mean(lr), at a gradient of one."""
+    w = worlds.world("fedavg", (4, 4), train={"optimizer": "sgd", "lr": (0.1, 0.3)})
+    pop = w.population("head.").one("head.")
+    given = Given(per_step={"x": torch.zeros(1, 1, dtype=torch.float64)})
+    after = w.fit(
+        pop, lambda model, batch, context: model.params["head.0.bias"].sum(1), given=given, train="head.0.bias"
+    ).models
+    assert (pop.named()["head.0.bias"] - after.named()["head.0.bias"]).flatten().tolist() == pytest.approx([0.2] * 3)
