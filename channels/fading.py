@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -223,7 +223,7 @@ class Rayleigh(Combined):
         if fades is None or not fades.generators:
             gains = self.gains((users * antennas, blocks, n), generator, dtype).unflatten(0, (users, antennas))
         else:
-            others = [self.of(j) if j >= 0 else self for j in fades.clients[1:]] or [self] * (users - 1)
+            others = [self._as_of(j) for j in fades.clients[1:]] or [self] * (users - 1)
             each = zip([self, *others], fades.generators, strict=True)
             gains = torch.stack([link._of_user(g, fades.round, (antennas, blocks, n), dtype) for link, g in each])
         if users == 1:
@@ -257,7 +257,11 @@ class Rayleigh(Combined):
         if fades is None:
             return super().draw_all(clients, sizes, d, generators, dtype, device)
         each = zip(clients, sizes, generators, fades, strict=True)
-        return [self.of(client).draw(own, d, generator, dtype, fade) for client, own, generator, fade in each]
+        return [self._as_of(client).draw(own, d, generator, dtype, fade) for client, own, generator, fade in each]
+
+    def _as_of(self, client: int) -> Rayleigh:
+        """Return this link as seen by a client; one outside the run (below 0) has no link of its own."""
+        return cast(Rayleigh, self.of(client)) if client >= 0 else self
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""

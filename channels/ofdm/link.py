@@ -223,8 +223,13 @@ class OFDM(Combined):
         A subclass with its own `of` may give each client another link, which then draws for it alone.
         """
         if type(self).of is not OFDM.of and self._client is None:
-            each = zip(clients, sizes, generators, fades or [None] * len(clients), strict=True)
-            return [self._draw_alone(client, own, d, g, dtype, device, fade) for client, own, g, fade in each]
+            own = [slice(i, i + 1) for i in range(len(clients))]
+            return [
+                self._as_of(client).draw_all(
+                    [client], sizes[i], d, generators[i], dtype, device, None if fades is None else fades[i]
+                )[0]
+                for client, i in zip(clients, own, strict=True)
+            ]
         fades = self.find_fades(clients, generators, fades)
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
         alike: dict[tuple[int, int], list[int]] = {}
@@ -238,19 +243,11 @@ class OFDM(Combined):
                 drawn[i] |= elements
         return drawn
 
-    def _draw_alone(
-        self,
-        client: int,
-        sizes: Sequence[int],
-        d: int,
-        generator: torch.Generator,
-        dtype: torch.dtype,
-        device: torch.device | None,
-        fade: Fades | None,
-    ) -> dict[str, Tensor]:
+    def _as_of(self, client: int) -> OFDM:
+        """Return this link as seen by a client, also if a subclass's `of` does not say whose it is."""
         link = copy.copy(self.of(client))
         link._client = client
-        return link.draw_all([client], [sizes], d, [generator], dtype, device, None if fade is None else [fade])[0]
+        return link
 
     def find_fades(
         self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None
