@@ -26,6 +26,8 @@ PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
 WEIGHTS = "weights.safetensors"
 """The models of a finished run, in the place of its checkpoints."""
+EXPORT, MODEL, CARD = "export", "model.safetensors", "README.md"
+"""Folder of a run's exported model, by default, and its two files."""
 ROWS = "rows-{}.bin"
 """Files of the rows of a State that lie on disk, numbered; checkpoints refer to them."""
 ERROR = "error.txt"
@@ -160,6 +162,14 @@ def refuse_file(path: Path, field: str = "out") -> None:
     lowest = next(place for place in (path, *path.parents) if place.exists())
     if not lowest.is_dir():
         raise ConfigError(f"{field}: {lowest} is a file; give a folder")
+
+
+def resolve_target(path: Path | str, field: str) -> Path:
+    """Resolve the path of a file that is to be written. Raises ConfigError about a field where a folder lies there."""
+    found = resolve_file(path)
+    if found.is_dir():
+        raise ConfigError(f"{field}: {str(path)!r} is a folder; give a file")
+    return found
 
 
 def remove_leftover_files(path: Path) -> None:

@@ -11,7 +11,7 @@ from semcom.cli import flags
 from semcom.cli.fields import PLUGIN
 from semcom.config import ConfigError
 from semcom.escape import format_csv
-from semcom.files import resolve_file, write_atomically
+from semcom.files import resolve_file, resolve_target, write_atomically
 from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
@@ -74,7 +74,7 @@ class CompareFlags:
 class PackFlags:
     """Write a study as one file: all but checkpoints and kept arrays, without the places of this machine.
 
-    FOLDER comes first. Every command that takes a study takes the file too.
+    FOLDER comes first. Every other command that takes a study takes the file too.
     """
 
     out: str | None = None
@@ -108,6 +108,7 @@ def carry_out_results(words: list[str]) -> None:
 def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    target = None if wanted.csv is None else resolve_target(wanted.csv, "csv")
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.until is None and wanted.cost is not None:
         raise ConfigError(f"cost: {wanted.cost} is what an accuracy costs; give --until, such as 0.6, or leave it out")
@@ -116,13 +117,13 @@ def carry_out_compare(words: list[str]) -> None:
             raise ConfigError(f"metric: --until is of the headline alone, and not of {wanted.metric}; leave it out")
         frame = _compute_costs(study, [first, second], wanted)
         say(_format_table(frame))
-        if wanted.csv is not None:
-            say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
+        if target is not None:
+            say(f"table: {write_atomically(target, format_csv(frame))}")
         return
     found = study.compare_all([first, second], view=read_analysis_view(wanted.view), metric=wanted.metric or "accuracy")
     say(found)
-    if wanted.csv is not None:
-        say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(found.frame))}")
+    if target is not None:
+        say(f"table: {write_atomically(target, format_csv(found.frame))}")
 
 
 def read_analysis_words(

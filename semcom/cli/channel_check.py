@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from json import dumps
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,10 +13,10 @@ import torch
 
 from semcom.channels import theory
 from semcom.channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
-from semcom.config import AirConfig, ConfigError, RunError
+from semcom.config import AirConfig, RunError
 from semcom.engine.air.air import Air, Traffic
 from semcom.engine.air.registry import RATES
-from semcom.files import write_atomically
+from semcom.files import resolve_target, write_atomically
 from semcom.runs.folder.versions import read_versions
 from semcom.runs.request.resolve import find_device
 from semcom.screen import say
@@ -39,8 +38,7 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
         ConfigError: no such device, or no place for the file.
         RunError: something is wrong; the table shows it.
     """
-    if json is not None and Path(json).is_dir():
-        raise ConfigError(f"json: {json!r} is a folder; give a file")
+    target = None if json is None else resolve_target(json, "json")
     lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
     installed = {
         name: version for name, version in read_versions().items() if name in ("semcom", "torch", "sionna-no-rt")
@@ -48,9 +46,9 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     say(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}")
     found = list(run_checks(lab, {**CHECKS, "accounting": check_channel_accounting}))
     say(format_findings(found))
-    if json is not None:
+    if target is not None:
         facts = {"versions": read_versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
-        write_atomically(json, dumps(facts | {"findings": [_make_plain(f) for f in found]}, indent=2) + "\n")
+        write_atomically(target, dumps(facts | {"findings": [_make_plain(f) for f in found]}, indent=2) + "\n")
         say(f"written to {json}")
     _judge(found)
 

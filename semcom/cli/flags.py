@@ -24,7 +24,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from semcom.cli import fields
 from semcom.cli.stored import read_stored
 from semcom.cli.text import wrap_paragraphs
-from semcom.config import ConfigError, RunConfig
+from semcom.config import COMMON, ConfigError, RunConfig
 from semcom.config.options import describe_untaken_option, spell_option
 from semcom.methods.registry import METHODS
 from semcom.runs.request.plugins import load_plugins, locate_plugin
@@ -204,7 +204,12 @@ def read_train_flags(early: Early) -> RunConfig:
     chosen = ({"method": method} if method else {}) | read_owners_in_flags(early.rest)
     config = build_section_options(replace_option_owners(wanted, chosen))
     config = config if method else dataclasses.replace(config, hyper=None)
-    return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
+    found = parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
+    if found.train.preset == base.train.preset:
+        return found
+    given = list_fields_in_flags(early.rest)  # another preset fills in all that no flag sets
+    filled: dict[str, Any] = {name: None for name in (*COMMON, "local_steps") if f"train.{name}" not in given}
+    return dataclasses.replace(found, train=dataclasses.replace(found.train, **filled))
 
 
 def read_owners_in_flags(words: Sequence[str]) -> dict[str, str]:
@@ -221,7 +226,7 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
     "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
     "log_level": (Annotated[Level, tyro.conf.arg(help="Lowest level that is logged to stderr.")], "info"),
 }
-"""Flags that every command takes, and `read_early_flags` reads; these are for the help."""
+"""Flags that commands with plug-ins take, and `read_early_flags` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
 AGAIN_HELP = "Train anew, and replace the run that lies in --out, finished or not, this one or another."
 TRACK_HELP = (
@@ -230,8 +235,8 @@ TRACK_HELP = (
 )
 TRACK = tyro.conf.arg(help=TRACK_HELP, help_behavior_hint="(default: none)", metavar="NAME[=PLACE]")
 CONFIG_HELP = (
-    "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. Flags override it: `none` takes an optional field "
-    "back, such as --finish none. A stored field that they leave without effect falls away."
+    "A stored config.json, the folder of a run, which goes on in it, or ARCHIVE.zip/RUN. Flags override it: `none` "
+    "takes an optional field back, such as --finish none. A stored field that they leave without effect falls away."
 )
 TRUST_HELP = "Execute the plug-ins that --config names; without it, those alone that --plugin gives."
 CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")

@@ -17,7 +17,7 @@ from semcom.config.snr import parse_snr
 from semcom.data.dataset import require_of_dataset
 from semcom.data.load import load_dataset
 from semcom.escape import format_csv
-from semcom.files import resolve_file, write_atomically
+from semcom.files import resolve_target, write_atomically
 from semcom.methods.parts.received import SAMPLE
 from semcom.screen import say
 
@@ -52,6 +52,7 @@ class CurveFlags:
 def carry_out_image_curve(words: list[str]) -> None:
     """Carry out `semcom image-curve`. Raises ConfigError for flags that make no sense, and data that are no images."""
     wanted = flags.parse_flags(CurveFlags(), "semcom image-curve", words, {})
+    target = None if wanted.csv is None else resolve_target(wanted.csv, "csv")
     if wanted.images < 1:
         raise ConfigError(f"images: {wanted.images} is not a whole number of at least 1")
     uses, snrs = _read_counts(wanted.uses), parse_snr(wanted.snr_db, "snr-db")
@@ -69,10 +70,10 @@ def carry_out_image_curve(words: list[str]) -> None:
     sent, link = torch.from_numpy(test[: wanted.images]), make_link(wanted.fading)
     rows = measure_image_curve(sent, sample, uses, snrs.values, link, wanted.seed)
     text = format_csv(pd.DataFrame(rows), float_format="%.5g")
-    if wanted.csv is None:
+    if target is None:
         say(text, end="")
     else:
-        say(f"table: {write_atomically(resolve_file(wanted.csv), text)}")
+        say(f"table: {write_atomically(target, text)}")
 
 
 def _read_counts(text: str) -> list[int]:

@@ -76,7 +76,7 @@ flags: --help, --version
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on stderr."""
     open_streams()
-    with raise_on_stop_signals(last=argv is None):
+    with raise_on_stop_signals(last=argv is None), _show_log():
         return _find_status(list(sys.argv[1:] if argv is None else argv))
 
 
@@ -149,11 +149,20 @@ class _Formatter(logging.Formatter):
 
 
 @contextlib.contextmanager
-def _set_up_logging(level: str) -> Iterator[None]:
-    """Show log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
+def _show_log() -> Iterator[None]:
+    """Show warnings on stderr while a command runs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _log_from(level: str) -> Iterator[None]:
+    """Log from a level on in semcom's packages."""
     loggers = [logging.getLogger(package) for package in ("semcom", "semcom_papers")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -163,7 +172,6 @@ def _set_up_logging(level: str) -> Iterator[None]:
     finally:
         for logger, old in zip(loggers, before, strict=True):
             logger.setLevel(old)
-        logging.getLogger().removeHandler(handler)
 
 
 def carry_out_train(words: list[str]) -> None:
@@ -191,7 +199,7 @@ def carry_out_train(words: list[str]) -> None:
     from semcom.runs.rounds.tracking import name_tracked_run, parse_trackers
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
-    with _set_up_logging(early.log_level):
+    with _log_from(early.log_level):
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
@@ -233,11 +241,11 @@ def carry_out_sweep(words: list[str]) -> None:
         load_plugins(early.plugins)
         declared = None if early.name is None else find_experiment(early.name)
         wanted = flags.parse_flags(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
-        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
+        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run, wanted.limit_minutes, wanted.track)
         shard = None if wanted.shard is None else parse_shard(wanted.shard)
         request = parse_request(**grids.read_grid_request(wanted, *grids.find_grid_in_use(declared, wanted.scale)))
         request = dataclasses.replace(request, words=_join_words(words))
-    with _set_up_logging(early.log_level):
+    with _log_from(early.log_level):
         with _report_request_errors():
             request = add_reused_variants(early.name, request, wanted.reuse)
             asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
@@ -292,7 +300,7 @@ def carry_out_split(words: list[str]) -> None:
         early = flags.read_early_flags(words)
         _refuse_name("split", early)
         wanted = read_split_flags(early)
-    with _set_up_logging(early.log_level), limit_memory():
+    with _log_from(early.log_level), limit_memory():
         carry_out(wanted)
 
 
@@ -305,7 +313,7 @@ def carry_out_figure(words: list[str]) -> None:
         early = flags.read_early_flags(words)
         name = _require_name("figure", early, FIGURES)
         wanted = flags.parse_flags(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
-    with _set_up_logging(early.log_level):
+    with _log_from(early.log_level):
         _render_figure(name, results=wanted.results, out=wanted.out)
 
 
@@ -348,7 +356,7 @@ def carry_out_channel_check(words: list[str]) -> None:
         _refuse_name("channel-check", early)
         load_plugins(early.plugins)
         wanted = flags.parse_flags(CheckFlags(), "semcom channel-check", early.rest)
-    with _set_up_logging(early.log_level):
+    with _log_from(early.log_level):
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 

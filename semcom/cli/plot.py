@@ -9,7 +9,7 @@ import semcom
 from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point, read_analysis_view, read_analysis_words
 from semcom.cli.fields import PLUGIN, TRUST
-from semcom.files import resolve_file, write_atomically
+from semcom.files import resolve_file, resolve_target, write_atomically
 from semcom.screen import say
 
 
@@ -102,6 +102,7 @@ def print_plot_table(words: list[str]) -> None:
     (folder,), wanted = read_analysis_words(words, ("FOLDER",), TableFlags(), "semcom table")
     from semcom.studies.analysis.sheet import make_sheet
 
+    target = None if wanted.out is None else resolve_target(wanted.out, "out")
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
     found = make_sheet(
         semcom.study(folder).where(read_analysis_point(wanted.at)),
@@ -111,9 +112,9 @@ def print_plot_table(words: list[str]) -> None:
         metric=wanted.metric,
         spread=wanted.spread,
     )
-    name = resolve_file(wanted.out or folder).stem
+    name = (target or resolve_file(folder)).stem
     text = {"md": found.markdown, "csv": found.csv, "tex": lambda: found.latex(name)}[wanted.format]()
-    if wanted.out is None:
+    if target is None:
         say(text, end="")
     else:
-        say(f"table: {write_atomically(resolve_file(wanted.out), text)}")
+        say(f"table: {write_atomically(target, text)}")

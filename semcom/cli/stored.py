@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import read_option_default
-from semcom.files import CONFIG, ELSEWHERE
+from semcom.files import CHECKPOINT, CONFIG, ELSEWHERE, ERROR, METRICS, SUMMARY
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.section_options import read_section_options, replace_section_options
 
@@ -24,12 +24,17 @@ MACHINE = ("device", "chunk", "processes", "store")
 def read_stored(path: str) -> RunConfig:
     """Read a stored configuration: a config.json, that of a run's folder, or ARCHIVE.zip/RUN. Raises ConfigError.
 
+    That of a run goes on in the run's folder, which may have been moved or copied since it was written.
+
     An archive is often of another machine. So its device, and how many clients this takes at once, are left open, and a
     path that is not here is cut down to the name of its file, which is then looked for in the current folder.
     """
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
-        return read_stored_config(path, "config")
+        config, folder = read_stored_config(path, "config"), place if place.is_dir() else place.parent
+        of_run = (folder / CONFIG).is_file() and (place.is_dir() or place.name == CONFIG)
+        moved = of_run and any((folder / name).exists() for name in (METRICS, SUMMARY, CHECKPOINT, ERROR))
+        return dataclasses.replace(config, out=str(folder)) if moved else config
     from semcom.studies.results.archive import unpack_archive
 
     with unpack_archive(place.parent, place.name) as folder:

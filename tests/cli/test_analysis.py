@@ -80,6 +80,24 @@ def test_a_flag_that_would_do_nothing_is_refused(folder: Path, capsys: pytest.Ca
         assert capsys.readouterr().err.startswith(f"semcom: error: {field}: ")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "report {0} --out {0}",
+        "table {0} --out {0}",
+        "compare {0} fedavg local --csv {0}",
+        "image-curve --uses 128 --csv {0}",
+        "channel-check --json {0}",
+        "plot {0} --name a/b",
+    ],
+)
+def test_a_place_that_takes_no_file_is_refused_before_the_work(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (error,) = told(capsys, line.format(tmp_path), 2)
+    assert error.endswith(" is a folder; give a file") or "is no name of a file" in error
+
+
 def test_the_help_explains_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     for command, words in (("results", "FOLDER"), ("compare", "FOLDER A B")):
         text = "\n".join(told(capsys, f"{command} --help"))

@@ -120,6 +120,28 @@ def test_a_run_is_named_by_its_folder_or_by_its_place_in_an_archive(tmp_path: Pa
         read_stored(f"{tmp_path / 's.zip'}/another")
 
 
+def test_a_run_goes_on_where_it_lies_now(tmp_path: Path) -> None:
+    """A copy in its own folder; a configuration alone, whatever its name, in the place that it names."""
+    text = json.dumps(to_dict(dataclasses.replace(request(), out="/elsewhere/r")))
+    for name in ("copy", "alone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(text)
+    (tmp_path / "copy" / "other.json").write_text(text)
+    (tmp_path / "copy" / "metrics.jsonl").write_text("")
+    copy = tmp_path / "copy"
+    for place, out in ((copy, copy), (copy / "config.json", copy), (copy / "other.json", "/elsewhere/r")):
+        assert read("--config", str(place)).out == str(out)
+    assert read("--config", str(tmp_path / "alone")).out == "/elsewhere/r"
+    assert read("--config", str(copy), "--out", "new").out == "new"
+
+
+def test_another_preset_fills_in_what_no_flag_sets(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(request("fedavg"))))
+    words = ("--train.preset", "paper", "--train.rounds", "3")
+    assert resolve(read("--config", str(tmp_path), *words)).train == resolve(read("fedavg", *words)).train
+    assert resolve(read("--config", str(tmp_path), "--train.preset", "common")).train == request("fedavg").train
+
+
 def test_a_stored_run_is_the_same_run_again() -> None:
     place = COMMITTED / "letter-fig2b-small.zip" / "075f814be7b9"
     assert run_hash(resolve(read_stored(str(place)))) == place.name

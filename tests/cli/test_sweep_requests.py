@@ -70,6 +70,14 @@ def test_a_figure_of_other_fields_is_refused_before_training(
     assert refused(["sweep", "mine", "--plugin", plugin(**fields)], capsys).field == "figure"
 
 
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [("--limit-minutes 0", "limit_minutes"), ("--track nope", "track"), ("--jobs 0", "jobs")],
+)
+def test_a_preview_refuses_what_the_sweep_would(words: str, field: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused([*f"sweep demo --scale smoke --dry-run {words}".split()], capsys).field == field
+
+
 def test_a_scale_of_any_name(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     file = plugin(scales='"mine": grid, "other": grid')
     error = refused(["sweep", "mine", "--plugin", file, "--scale", "small"], capsys)

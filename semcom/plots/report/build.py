@@ -10,7 +10,7 @@ from typing import Any
 import semcom
 from semcom.config import ConfigError
 from semcom.escape import escape_controls
-from semcom.files import resolve_file, write_atomically
+from semcom.files import resolve_file, resolve_target, write_atomically
 from semcom.packages import check_extra_package
 from semcom.plots.report.facts import facts, title_study
 from semcom.plots.report.subject import Subject
@@ -51,9 +51,10 @@ def report(
     paths = [resolve_file(folder) for folder in ((folders,) if isinstance(folders, Path | str) else folders)]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
-    page = _page([_part(i, path, view, at) for i, path in enumerate(paths)], title)
     beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
-    return write_atomically(beside if out is None else resolve_file(out), page)
+    target = beside if out is None else resolve_target(out, "out")
+    page = _page([_part(i, path, view, at) for i, path in enumerate(paths)], title)
+    return write_atomically(target, page)
 
 
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from typing import Any
 from semcom.config import ConfigError, RunConfig, RunError, list_identity_differences, run_hash
 from semcom.files import (
     ARRAYS,
+    CARD,
     CHECKPOINT,
     CONFIG,
     ERROR,
+    EXPORT,
     METRICS,
+    MODEL,
     PREVIOUS,
     ROWS,
     SUMMARY,
@@ -33,7 +36,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.folder.arrays import Arrays, read_arrays, write_arrays
-from semcom.runs.folder.lines import DamagedRun, format_lines
+from semcom.runs.folder.lines import DamagedRun, format_lines, read_metrics
 from semcom.runs.folder.lock import LOCK, MOMENT_S, hold_lock, watch_lock
 from semcom.runs.folder.stored import format_config, locate_training, read_stored_config
 from semcom.runs.folder.summary import format_summary, read_summary
@@ -90,7 +93,7 @@ class Folder:
         try:
             other = read_stored_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
-            if self.again and strange:
+            if self.again and read_metrics(self.path):
                 return
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if self.again:
@@ -104,8 +107,9 @@ class Folder:
 
     def clear(self) -> None:
         """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
-        rows = (path.name for path in self.path.glob(ROWS.format("*")))
-        for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *rows, METRICS, ARRAYS, CONFIG):
+        made = (path.name for of in (ROWS.format("*"), "leak*.png", "*.damaged.*") for path in self.path.glob(of))
+        exported = (f"{EXPORT}/{name}" for name in (MODEL, CARD))
+        for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *made, *exported, METRICS, ARRAYS, CONFIG):
             (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
@@ -191,8 +195,10 @@ class Folder:
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
-        """Write error.txt; a full disk is ignored."""
+        """Write error.txt, unless the run is finished; a full disk is ignored."""
         with suppress(OSError):
+            if (self.path / SUMMARY).exists():
+                return (self.path / ERROR).unlink(missing_ok=True)
             write_atomically(self.path / ERROR, text)
 
     def append(self, line: dict[str, Any]) -> None:
@@ -219,10 +225,17 @@ class Folder:
         self.keep_weights()
         with self._writing(SUMMARY):
             write_atomically(self.path / SUMMARY, format_summary(summary))
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> bool:
+        """Remove the checkpoints of a finished run if they are not to stay, and say whether there were any."""
         keep = self.config.keep
-        if "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep):
-            with self._writing(CHECKPOINT):
-                drop_checkpoints(self.path)
+        wanted = "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep)
+        if not (wanted and (self.path / CHECKPOINT).exists()):
+            return False
+        with self._writing(CHECKPOINT):
+            drop_checkpoints(self.path)
+        return True
 
     def keep_weights(self) -> bool:
         """Write the weights of the last checkpoint if they alone are kept, and say whether any were written."""

@@ -19,7 +19,8 @@ class DamagedRun(RunError):
     """A run with a changed metrics.jsonl or config.json, which cannot be made again."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is damaged ({reason}); move {path.parent} away, and its command trains the run again")
+        remedy = f"its command with --again, or a sweep's once {path.parent} is moved away, trains the run again"
+        super().__init__(f"{path} is damaged ({reason}); {remedy}")
 
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:

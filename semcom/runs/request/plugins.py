@@ -82,8 +82,9 @@ def _import_and_digest(name: str) -> str:
             importlib.import_module(name)
     sources = _list_sources(name)
     own = {name, *sources} - {"__main__"}
-    if not registered and not own & before:  # what was imported before may have registered something then
-        for module in own:
+    earlier = {module for module in own & before if module.partition(".")[0] not in sys.stdlib_module_names}
+    if not registered and not earlier:  # what was imported before may have registered something then
+        for module in own - before:
             sys.modules.pop(module, None)
         return " registers nothing: no method, link, dataset or anything else; leave it out, or see docs/extending.md"
     others = {module: path for _, held in _loaded.values() for module, path in held.items() if module != "__main__"}
@@ -125,7 +126,8 @@ def _list_sources(name: str) -> dict[str, Path]:
         return add_imported_sources({"__main__": Path(name)}, (os.path.dirname(name),))
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
-        return add_imported_sources({name: Path(top.__file__)}) if top.__file__ else {}
+        file = getattr(top, "__file__", None)
+        return add_imported_sources({name: Path(file)}) if file else {}
     files = {path.relative_to(folder): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
     own = {path.as_posix(): file for path, file in files.items()}
     modules = {".".join((top.__name__, *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in files}

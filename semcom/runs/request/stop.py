@@ -105,7 +105,7 @@ def stop_after_minutes(minutes: float | None) -> Iterator[None]:
         up.set()
         _thread.interrupt_main(signal.SIGTERM)
 
-    timer = threading.Timer(60 * minutes, stop)
+    timer = threading.Timer(min(60 * minutes, threading.TIMEOUT_MAX / 2), stop)  # the system adds the clock to it
     timer.daemon = True
     timer.start()
     try:

@@ -7,15 +7,13 @@ from pathlib import Path
 from semcom.config import ConfigError, to_dict
 from semcom.config.options import spell_option
 from semcom.escape import escape_markdown
-from semcom.files import refuse_file, resolve_file, write_atomically
+from semcom.files import CARD, EXPORT, MODEL, refuse_file, resolve_file, write_atomically
 from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights
 from semcom.runs.result.accuracy import describe_window
 from semcom.runs.result.places import hide_places
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import read_task_metrics
-
-WEIGHTS, CARD = "model.safetensors", "README.md"
 
 
 def export_model(
@@ -42,12 +40,12 @@ def export_model(
         whose = f"the model of client {client}"
     if out is None and result.out is None:
         raise ConfigError("out: the run has no folder; give one")
-    folder = resolve_file(out) if out is not None else Path(result.out or "") / "export"
+    folder = resolve_file(out) if out is not None else Path(result.out or "") / EXPORT
     refuse_file(folder)
     tensors = result.module(client, name).state_dict()
     notes = {"semcom": result.summary["versions"]["semcom"], "run": result.summary["hash"]}
     return [
-        write_atomically(folder / WEIGHTS, encode_weights(tensors, notes)),
+        write_atomically(folder / MODEL, encode_weights(tensors, notes)),
         write_atomically(folder / CARD, write_model_card(result, name, client, whose)),
     ]
 
@@ -70,7 +68,7 @@ def write_model_card(result: Result, view: str, client: int, whose: str) -> str:
         "clients": f"{config.clients}, seed {config.seed}",
         "classes": ", ".join(map(str, result.federation.classes)),
         "channel": link,
-        "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",
+        "training": f"{summary['rounds']} rounds, {summary['samples']:,} samples visited by all clients",
         f"{metric.label}, mean over clients ({describe_window(summary, view)})": metric.state(of_view[metric.name]),
         f"{metric.label} after the last round": metric.state(of_view[metric.key("last")]),
         f"{metric.label} of client {client}": "not tested" if own is None else metric.state(own),
@@ -88,16 +86,17 @@ def write_model_card(result: Result, view: str, client: int, whose: str) -> str:
 
 ## Use
 
-`{WEIGHTS}` holds `encoder.*` and `head.*` of {config.method}. {scaled}, call the encoder, {between}call the head.
+`{MODEL}` holds `encoder.*` and `head.*` of {config.method}. {scaled}, call the encoder, {between}call the head.
 Numbers of a run are measured through its channel.
 
 ```python
 from semcom.models.weights import read_weights  # or safetensors.torch.load_file
 
-tensors = read_weights("{WEIGHTS}")
+tensors = read_weights("{MODEL}")
 encoder.load_state_dict({{n.removeprefix("encoder."): t for n, t in tensors.items() if n.startswith("encoder.")}})
 ```
 
 With BatchNorm, `load_state_dict(..., strict=False)`: `num_batches_tracked` is not stored. `semcom.load(RUN).module(
-{client})` is the whole model, and `semcom train {config.method} --model.weights {WEIGHTS}` begins with these weights.
+{client}, "{view}")` is the whole model, and `semcom train --config RUN --model.weights {MODEL} --out NEW` begins with
+these weights.
 """

@@ -148,6 +148,7 @@ class Loop:
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
                 if not (place / WEIGHTS).exists() and self.folder.keep_weights():
                     more += f"; {WEIGHTS} written"
+                more += "; checkpoints removed" if self.folder.drop_checkpoints() else ""
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):

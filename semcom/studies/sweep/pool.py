@@ -21,6 +21,7 @@ from semcom.engine.host.orphan import exit_with_parent
 from semcom.packages import check_extra_package
 from semcom.runs.folder.lock import BusyError
 from semcom.runs.request.stop import STATUS, Stopped, act_before_stop
+from semcom.runs.rounds.tracking import parse_trackers
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep import attempt, ray_pool
@@ -37,8 +38,14 @@ MANAGER = "ExecutorManagerThread"
 """The name of the thread in which loky gives out tasks."""
 
 
-def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
-    """Check the number of runs at a time, the backend, and what each run takes of it.
+def check_workers(
+    jobs: int | None,
+    backend: str,
+    gpus_per_run: float | None = None,
+    limit_minutes: float | None = None,
+    track: Sequence[str] | str = (),
+) -> None:
+    """Check how runs are carried out: their number at a time, the backend, what each takes of it, limit and trackers.
 
     Raises:
         ConfigError: one that cannot be had.
@@ -50,6 +57,8 @@ def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = N
     if backend == "ray":
         check_extra_package("backend: 'ray'", "ray", "ray")
     require_in_config("gpus-per-run", gpus_per_run, POSITIVE)
+    require_in_config("limit-minutes", limit_minutes, POSITIVE)
+    parse_trackers(track)
     if gpus_per_run is not None and backend != "ray":
         raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is for the backend ray; leave it out, or give --backend ray")
     if gpus_per_run is not None and gpus_per_run > 1 and gpus_per_run != int(gpus_per_run):

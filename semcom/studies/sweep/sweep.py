@@ -13,9 +13,7 @@ from statistics import mean
 from typing import Any
 
 import semcom
-from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.config.checks import require_in_config
 from semcom.files import ARRAYS, CHECKPOINT, REPORT, SWEEP, TABLE, WEIGHTS, write_atomically
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import check_stored_reads
@@ -23,7 +21,6 @@ from semcom.runs.folder.stored import locate_training
 from semcom.runs.folder.summary import format_summary, read_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
 from semcom.runs.request.plugins import load_plugins
-from semcom.runs.rounds.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
@@ -118,7 +115,7 @@ def sweep(
     """
     load_plugins(plugins)  # first, since what is asked for may be theirs
     part = None if shard is None else parse_shard(shard)
-    check_workers(jobs, backend, gpus_per_run)
+    check_workers(jobs, backend, gpus_per_run, limit_minutes, track)
     of_all = {"keep": (keep,) if isinstance(keep, str) else tuple(keep), "data.root": data_root, "device": device}
     of_all = {name: str(value) if isinstance(value, Path) else value for name, value in of_all.items() if value}
     if twice := of_all.keys() & (set or {}).keys():
@@ -201,7 +198,6 @@ def execute_sweep(
     track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry, own = _choose_training(plan, train, track)
     plan = _mark_training(plan, train)
@@ -267,7 +263,6 @@ def _choose_training(plan: Plan, train: Train | None, track: Sequence[str] | str
     own = carry is not semcom.run
     if not track:
         return carry, own
-    parse_trackers(track)
     if own:
         raise ConfigError("track: the runs are trained by a function of their own, which tells no tracker")
     return partial(semcom.run, track=track), own

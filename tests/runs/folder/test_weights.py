@@ -61,6 +61,21 @@ def test_weights_are_the_checkpoint_once_more(arm: dict[str, Any], tmp_path: Pat
     assert all((again.confusion[view] == kept.confusion[view]).all() for view in kept.views)
 
 
+@pytest.mark.parametrize("fields", [{"keep": ("weights",)}, {"train": {"rounds": 1, "drop_checkpoints": True}}])
+def test_a_finished_run_gives_up_its_checkpoints_too(fields: dict[str, Any], tmp_path: Path) -> None:
+    """As if it had been asked for at once; an error about models that have gone leaves no sign of a failure."""
+    late, once = tmp_path / "late", tmp_path / "once"
+    run(worlds.request(train={"rounds": 1}, out=str(late)))
+    for folder in (late, once):
+        run(worlds.request(**{"train": {"rounds": 1}, **fields}, out=str(folder)))
+    files = [{path.name for path in folder.iterdir()} for folder in (late, once)]
+    assert files[0] == files[1] and not files[0] & {CHECKPOINT, PREVIOUS}
+    if "keep" not in fields:
+        with pytest.raises(RunError, match="has kept none of its models"):
+            run(worlds.request(train={"rounds": 1}, keep=("confusion",), out=str(late)))
+        assert {path.name for path in late.iterdir()} == files[1]
+
+
 def test_weights_of_float64_are_kept_in_float32(tmp_path: Path) -> None:
     kept = run(worlds.request(precision="float64", train={"rounds": 1}, out=str(tmp_path)))
     write_weights(tmp_path)

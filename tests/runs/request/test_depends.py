@@ -506,7 +506,13 @@ def test_again_replaces_a_run_and_refuses_one_that_is_held(
     assert cli.main(words) == 0
     (out / "summary.json").write_text("{}")
     (out / "arrays.npz").touch()
+    (out / "export").mkdir()
+    left = [out / "leak-none.png", out / "arrays.damaged.npz", out / "export" / "model.safetensors"]
+    for path in left:
+        path.touch()
     assert cli.main([*words, "--again", "--seed", "1"]) == 0, "another run, and a damaged one"
+    assert not any(path.exists() for path in left), "of the run that is gone"
+    (out / "export").rmdir()
     assert json.loads((out / "config.json").read_text())["seed"] == 1 and not (out / "arrays.npz").exists()
     assert (read_summary(out) or {})["seed"] == 1
     there = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -523,6 +529,8 @@ def test_again_replaces_a_run_and_refuses_one_that_is_held(
         semcom.run(RunConfig("fedavg", out=str(tmp_path / "study")), again=True)
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"architectures": ["BertModel"]}')
+    (tmp_path / "bert" / "checkpoint.pt").touch()
+    (tmp_path / "bert" / "metrics.jsonl").write_text('{"loss": 0.5}\n')
     with refuses("out", "bert"):
         semcom.run(RunConfig("fedavg", out=str(tmp_path / "bert")), again=True)
     assert json.loads((tmp_path / "bert" / "config.json").read_text()) == {"architectures": ["BertModel"]}

@@ -221,7 +221,7 @@ def test_a_plugin_that_registers_nothing_is_refused_each_time(
         (plugin.parent / name).parent.mkdir(exist_ok=True)
         (plugin.parent / name).write_text(text)
     file = str(plugin.parent / "test_idle.py")
-    for idle in ["test_idle", *([file] if "test_idle.py" in files else [])]:
+    for idle in ["test_idle", "json", "sys", *([file] if "test_idle.py" in files else [])]:
         for _ in range(2):
             with refuses("plugin", idle, "registers nothing"):
                 with_plugin(plugin, idle)
