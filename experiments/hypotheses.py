@@ -70,7 +70,8 @@ def judge_study(path: Path | str) -> pd.DataFrame:
         path: folder or archive of a sweep.
 
     Returns:
-        Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open).
+        Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open). A variant
+        all of whose runs failed has a row of its own, without numbers.
 
     Raises:
         ConfigError: experiments/protocol.md has no hypotheses about it, or its runs are missing.
@@ -79,12 +80,15 @@ def judge_study(path: Path | str) -> pd.DataFrame:
     name = frame["experiment"].iloc[0]
     if name not in JUDGES:
         known = ", ".join(JUDGES.names())
-        raise ConfigError(f"hypotheses: experiments/protocol.md has none about {name}; it has some about {known}")
+        raise ConfigError(f"hypotheses: no judge answers those of {name}; there are some of {known}")
     try:
         runs = READERS.get(name)(path) if name in READERS else frame[frame["status"] == "done"]
-        return pd.DataFrame(JUDGES.get(name)(runs))
+        found = pd.DataFrame(JUDGES.get(name)(runs))
     except KeyError as error:
         raise ConfigError(f"hypotheses: the runs of {error} are missing") from None
+    lost = sorted({*frame["variant"]} - {*frame[frame["status"] == "done"]["variant"]})
+    failed = pd.DataFrame({"hypothesis": "(all runs failed)", "place": lost, "seeds": 0, "answer": ""})
+    return pd.concat([found, failed], ignore_index=True) if lost else found
 
 
 def _print(path: str) -> None:

@@ -72,8 +72,9 @@ def describe_baselines(cells: pd.DataFrame, plot: Plot) -> str:
     return (
         f"{describe_points(cells, plot)} The link is AWGN at {snr_db:g} dB. "
         "Images are compressed to what the uses carry with 5G's LDPC codes and QAM, and classified by the network that "
-        "was trained without a channel; a lost one counts as its client's most frequent class. Headers that "
-        f"are not sent are known to the receiver. Features take {uses:g} uses; thin lines go on at their level."
+        "was trained without a channel, that of its last round; a lost one counts as its client's most frequent class. "
+        f"Headers that are not sent are known to the receiver. Features take {uses:g} uses; thin lines go on at their "
+        "level."
     )
 
 

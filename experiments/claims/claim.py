@@ -114,6 +114,7 @@ class Comparison:
         absent: rivals without runs.
         rivals: for `top`, the rivals in the order of `values`.
         keys: all points of the comparison.
+        stated: whether the values are differences from a number of the paper's.
     """
 
     values: tuple[Values, ...]
@@ -128,6 +129,7 @@ class Comparison:
     absent: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
     keys: Group = ()
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -353,7 +355,8 @@ class _Comparisons:
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
-            yield Comparison(((sign * (mine - bound)).drop_nan(),), None, None, method, method, group[-1], keys=group)
+            values, more = (sign * (mine - bound)).drop_nan(), {"keys": group, "stated": bool(bound)}
+            yield Comparison((values,), None, None, method, method, group[-1], **more)
         for other, theirs in rivals.items():
             against = method if other == "averaged" else other
             yield Comparison(((sign * (mine - theirs)).drop_nan(),), None, None, method, against, group[-1], keys=group)

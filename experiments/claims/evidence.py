@@ -45,6 +45,7 @@ TWINS: Mapping[str, str] = {
     "fedcrl-table2": "fedcosr-table2",
     "fedcrl-table3": "fedcosr-table3",
     "fedcrl-curves": "fedcosr-fig5",
+    "fedcrl-tsne": "fedcosr-fig9",
 }
 """Item -> item with the same runs, but for the name of one method."""
 EVIDENCE = frozenset({"own rates", "devices", "guessing"})

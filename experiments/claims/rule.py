@@ -190,7 +190,8 @@ class Rule:
 
     def _is_level(self, one: Comparison, low: float, high: float) -> bool:
         near = NEAR * one.point
-        return "level" in self.changes and self.of_accuracy and -near < low and high < near
+        applies = "level" in self.changes and self.of_accuracy and not one.stated
+        return applies and -near < low and high < near
 
     def _judge_one(
         self, one: Comparison, each: Measured, yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]

@@ -24,6 +24,7 @@ import pandas as pd
 from semcom.config import RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.claims.rule import SECOND
 from semcom_papers.experiments.letter.figures import TEST_SNRS, base
 from semcom_papers.experiments.letter.lead import STATED
 from semcom_papers.experiments.letter.low import (
@@ -171,8 +172,8 @@ def judge_infonce(frame: pd.DataFrame) -> Iterator[Row]:
         for snr, of in lead.groupby(SNR, sort=False):
             for stated in STATED["fedproto"] if snr == FROM else STATED["fedproto"][:1]:
                 where, whole = place.format(snr), "FedProto's accuracy"
-                yield from judge_stated_lead("its lead is", whole, where, of, theirs[snr], stated)
-        yield from judge_losses(reading, mine, theirs)
+                yield from judge_stated_lead("its lead is", whole, where, of, theirs[snr], stated, SECOND)
+        yield from judge_losses(reading, mine, theirs, SECOND)
 
 
 def judge_adam_weights(frame: pd.DataFrame) -> Iterator[Row]:

@@ -26,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ChannelConfig
+from semcom.studies.analysis.guessing import CHANCE
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Grid, Variant
@@ -391,11 +392,13 @@ def judge_stated_leads(found: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns: rival, stated (percent), reading, verdict ("can give it", "inconclusive" or "no setting tried gives
-        it"), settings (titles of those that can give it, else of the inconclusive ones).
+        it"), settings (titles of those that can give it, else of the inconclusive ones). Levels at which the rival
+        guesses among the ten classes, which the protocol does not speak of, are left out.
     """
     rows = []
     for rival in found["rival"].unique():
-        mine, numbers = found[(found["rival"] == rival) & found["lead"].notna()], STATED[rival]
+        can = found["lead"].notna() & (found["rival_accuracy"] > 100 * CHANCE / 10)
+        mine, numbers = found[(found["rival"] == rival) & can], STATED[rival]
         for stated, reading in product(numbers, READINGS):
             reaches = {}
             for row in mine.to_dict("records"):

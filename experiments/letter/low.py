@@ -179,7 +179,7 @@ def judge_low_arms(frame: pd.DataFrame) -> Iterator[Row]:
                 grown = by_snr[TO] - by_snr[FROM]
                 yield decide("its lead is larger at -9 dB than at 9 dB", where, grown)
                 yield from judge_losses(where, mine, theirs)
-    yield from _judge_choices(found["accuracy"])
+        yield from _judge_choices(found[number], place)
     for number, place in NUMBERS.items():
         for weight in EVEN:
             of = found[number].xs(weight, level=LAMBDA)
@@ -220,19 +220,21 @@ def _select_chosen(found: pd.DataFrame, name: str) -> pd.Series:
     return pd.concat({snr: found.loc[(snr, chosen[name]), name] for snr, chosen in CHOSEN.items()}, names=[SNR])
 
 
-def _judge_choices(found: pd.DataFrame) -> Iterator[Row]:
-    """Judge the effect of each of the three choices of `letter-fig2b` at each SNR."""
+def _judge_choices(found: pd.DataFrame, among: str) -> Iterator[Row]:
+    """Judge the effect of each of the three choices of `letter-fig2b` at each SNR; `among` ends the names of places."""
     one, four = (found.xs(lam, level=LAMBDA) for lam in EVEN)
     for name in ("fedcl", IDEAL.name):
         title = "a quarter of lambda raises FedCL"
-        yield from decide_at_each(title, one[name] - four[name], [SNR], f"{{:g}} dB, {name}")
+        yield from decide_at_each(title, one[name] - four[name], [SNR], f"{{:g}} dB, {name}{among}")
     for weight, part in zip(EVEN, (one, four), strict=True):
-        place = f"{{:g}} dB, lambda {weight:g}"
+        place = f"{{:g}} dB, lambda {weight:g}{among}"
         yield from decide_at_each("an ideal downlink raises FedCL", part[IDEAL.name] - part["fedcl"], [SNR], place)
         title = "prototypes over the air lower FedProto"
         yield from decide_at_each(title, part["fedproto"] - part[BY_AIR.name], [SNR], place)
     as_stored = four["fedcl"] - one["fedproto"]
-    yield from decide_at_each("FedCL minus FedProto as letter-fig2b has them", as_stored, [SNR], "{:g} dB", describe)
+    yield from decide_at_each(
+        "FedCL minus FedProto as letter-fig2b has them", as_stored, [SNR], f"{{:g}} dB{among}", describe
+    )
 
 
 def judge_scg(frame: pd.DataFrame) -> Iterator[Row]:
@@ -260,26 +262,40 @@ def judge_scg(frame: pd.DataFrame) -> Iterator[Row]:
                 yield from decide_at_each(title, difference, [SNR], f"{{:g}} dB, {name}{place}", describe)
 
 
-def judge_losses(place: str, mine: pd.Series, theirs: pd.Series) -> Iterator[Row]:
+def judge_losses(place: str, mine: pd.Series, theirs: pd.Series, edition: frozenset[str] = FIRST) -> Iterator[Row]:
     """Judge how much FedCL and FedProto lose at low SNR; their accuracies are by SNR and seed."""
     losses = [each[FROM] - each[TO] for each in (mine, theirs)]
-    yield _answer_as_stated("FedCL loses about 10 points from 9 to -9 dB", place, losses[0], ABOUT_TEN, lead=False)
+    yield _answer_as_stated(
+        "FedCL loses about 10 points from 9 to -9 dB", place, losses[0], ABOUT_TEN, edition, lead=False
+    )
     yield decide("FedProto loses more from 9 to -9 dB", place, losses[1] - losses[0])
 
 
 def judge_stated_lead(
-    title: str, whole: str, place: str, lead: pd.Series, rival: pd.Series, stated: float
+    title: str,
+    whole: str,
+    place: str,
+    lead: pd.Series,
+    rival: pd.Series,
+    stated: float,
+    edition: frozenset[str] = FIRST,
 ) -> Iterator[Row]:
-    """Judge whether a lead is a stated percentage: as points, and as a fraction of the rival's accuracy, the whole."""
-    yield _answer_as_stated(f"{title} {stated:g} points", place, lead, stated)
-    yield _answer_as_stated(f"{title} {stated:g} % of {whole}", place, lead, stated * float(rival.mean()) / 100)
+    """Judge whether a lead is a stated percentage: as points, and as a fraction of the rival's accuracy, the whole.
+
+    By the rule for claims in the edition in which the hypothesis was written.
+    """
+    share = stated * float(rival.mean()) / 100
+    yield _answer_as_stated(f"{title} {stated:g} points", place, lead, stated, edition)
+    yield _answer_as_stated(f"{title} {stated:g} % of {whole}", place, lead, share, edition)
 
 
-def _answer_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
-    """Judge a number that the letter states by the rule for claims, in its edition when the hypothesis was written."""
+def _answer_as_stated(
+    title: str, place: str, values: pd.Series, target: float, edition: frozenset[str], lead: bool = True
+) -> Row:
+    """Judge a number that the letter states by an edition of the rule for claims."""
     known = values.dropna()
     one = Comparison((Values(known.to_numpy()),), target, None, "fedcl", PLAIN.name, place, lead=lead)
-    (judged,) = Rule(changes=FIRST).judge([one])
+    (judged,) = Rule(changes=edition).judge([one])
     return {**decide(title, place, known), "answer": {"yes": SUPPORTED, "no": REFUTED, "open": OPEN}[judged.answer]}
 
 

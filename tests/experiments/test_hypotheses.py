@@ -524,7 +524,7 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
 
     monkeypatch.setattr("semcom_papers.experiments.hypotheses.read_stored_table", table)
-    with pytest.raises(ConfigError, match="^hypotheses: experiments/protocol.md has none about demo; it has some "):
+    with pytest.raises(ConfigError, match="^hypotheses: no judge answers those of demo; there are some of "):
         judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):
         judge_study("letter-ablation")

@@ -37,7 +37,10 @@ PRINTED = {"accuracy", "accuracy_std", "gain", "fall", "spread"}
 """What the papers' tables have numbers of."""
 OF_ACCURACIES = {"accuracy", "accuracy_of_each", "class_accuracy", "gain", "fall", "spread"}
 """Accuracies and differences of them: these may be level, and a "no" about them needs power."""
-TWINS = {"fedcrl-table2": "fedcosr-table2", "fedcrl-table3": "fedcosr-table3", "fedcrl-curves": "fedcosr-fig5"}
+TWINS = {
+    "fedcrl-table2": "fedcosr-table2", "fedcrl-table3": "fedcosr-table3", "fedcrl-curves": "fedcosr-fig5",
+    "fedcrl-tsne": "fedcosr-fig9",
+}  # fmt: skip
 """Item -> the item whose runs its claims are held against in the second edition."""
 OWN_RATES = {"fedcosr-table2": "fedcosr-table2-rates", "fedcosr-table3": "fedcosr-table3-rates"}
 CLASSES = {"cifar10": 10, "cifar100": 100, "mnist": 10, "fashion_mnist": 10, "svhn": 10, "emnist": 47}
@@ -619,7 +622,8 @@ def answers_of(claim: Claim, found: list[Compared]) -> list[str]:
             said = "open"
         if claim.metric in OF_ACCURACIES and said != "yes":
             low, high = interval(one.values[0], one.counted) or (-math.inf, math.inf)
-            if one.target is None and low > -2 and high < 2:
+            bounded = claim.relation in ("above", "below") and not claim.right and claim.stated != 0
+            if one.target is None and not bounded and low > -2 and high < 2:
                 said = "level"
             elif said == "no" and not could_say_yes(one, low, high):
                 said = "open"
