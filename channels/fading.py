@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -261,7 +261,12 @@ class Rayleigh(Combined):
 
     def _as_of(self, client: int) -> Rayleigh:
         """Return this link as seen by a client; one outside the run (below 0) has no link of its own."""
-        return cast(Rayleigh, self.of(client)) if client >= 0 else self
+        link = self.of(client) if client >= 0 else self
+        if not isinstance(link, Rayleigh):
+            raise ValueError(
+                f"of: the link of client {client} has no gains that go on; give it one of Rayleigh's family"
+            )
+        return link
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""

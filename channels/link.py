@@ -142,6 +142,8 @@ class Link:
     same in all rounds."""
     same_again: bool = False
     """True if a block that is repeated in a round meets the channel that it met before."""
+    numbered: ClassVar[bool] = False
+    """True if the link of a client is that of its number in a file, which has none of clients outside the run."""
     block_fading: bool = True
     """True if a block of data meets a single h, whatever its length."""
     estimates: bool = False

@@ -165,8 +165,13 @@ def refuse_file(path: Path, field: str = "out") -> None:
 
 
 def resolve_target(path: Path | str, field: str) -> Path:
-    """Resolve the path of a file that is to be written. Raises ConfigError about a field where a folder lies there."""
+    """Resolve the path of a file that is to be written.
+
+    Raises:
+        ConfigError: about a field where a folder lies there, or a file in the place of a folder above.
+    """
     found = resolve_file(path)
+    refuse_file(found.parent, field)
     if found.is_dir():
         raise ConfigError(f"{field}: {str(path)!r} is a folder; give a file")
     return found
@@ -179,9 +184,14 @@ def remove_leftover_files(path: Path) -> None:
             part.unlink(missing_ok=True)
 
 
+def locate_aside(path: Path) -> Path:
+    """Locate where a damaged file is set aside: `name.damaged.ext` for `name.ext`."""
+    return path.with_name(f"{path.stem}.damaged{path.suffix}")
+
+
 def set_file_aside(path: Path) -> Path:
-    """Rename a damaged file, `name.ext` to `name.damaged.ext`, and return where it lies now."""
-    aside = path.with_name(f"{path.stem}.damaged{path.suffix}")
+    """Rename a damaged file, and return where it lies now."""
+    aside = locate_aside(path)
     os.replace(path, aside)
     return aside
 

@@ -58,6 +58,8 @@ class CIR(OFDM):
         super().__init__(options)
         self.same_again = self.options.time == "round"
 
+    numbered = True
+
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
         path = str(self.options.path)

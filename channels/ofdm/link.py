@@ -220,16 +220,16 @@ class OFDM(Combined):
     ) -> list[dict[str, Tensor]]:
         """Draw as `draw` does, for several clients. Those with frames of one size are drawn at once.
 
-        A subclass with its own `of` may give each client another link, which then draws for it alone.
+        A subclass with its own `of` may give each client another link, which then draws for it alone, and for the
+        users beside it.
         """
         if type(self).of is not OFDM.of and self._client is None:
-            own = [slice(i, i + 1) for i in range(len(clients))]
-            return [
-                self._as_of(client).draw_all(
-                    [client], sizes[i], d, generators[i], dtype, device, None if fades is None else fades[i]
-                )[0]
-                for client, i in zip(clients, own, strict=True)
-            ]
+            alone = []
+            for i, client in enumerate(clients):
+                link, beside = copy.copy(self.of(client)), None if fades is None else [fades[i]]
+                link._client = client  # which an `of` may not say
+                alone += link.draw_all([client], [sizes[i]], d, [generators[i]], dtype, device, beside)
+            return alone
         fades = self.find_fades(clients, generators, fades)
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
         alike: dict[tuple[int, int], list[int]] = {}
@@ -242,12 +242,6 @@ class OFDM(Combined):
             for i, elements in zip(rows, made, strict=True):
                 drawn[i] |= elements
         return drawn
-
-    def _as_of(self, client: int) -> OFDM:
-        """Return this link as seen by a client, also if a subclass's `of` does not say whose it is."""
-        link = copy.copy(self.of(client))
-        link._client = client
-        return link
 
     def find_fades(
         self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None

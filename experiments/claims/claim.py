@@ -355,8 +355,8 @@ class _Comparisons:
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
-            values, more = (sign * (mine - bound)).drop_nan(), {"keys": group, "stated": bool(bound)}
-            yield Comparison((values,), None, None, method, method, group[-1], **more)
+            values = ((sign * (mine - bound)).drop_nan(),)
+            yield Comparison(values, None, None, method, method, group[-1], keys=group, stated=bool(bound))
         for other, theirs in rivals.items():
             against = method if other == "averaged" else other
             yield Comparison(((sign * (mine - theirs)).drop_nan(),), None, None, method, against, group[-1], keys=group)

@@ -235,8 +235,9 @@ TRACK_HELP = (
 )
 TRACK = tyro.conf.arg(help=TRACK_HELP, help_behavior_hint="(default: none)", metavar="NAME[=PLACE]")
 CONFIG_HELP = (
-    "A stored config.json, the folder of a run, which goes on in it, or ARCHIVE.zip/RUN. Flags override it: `none` "
-    "takes an optional field back, such as --finish none. A stored field that they leave without effect falls away."
+    "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. A run goes on in its folder; flags override it, "
+    "and where they make another run of it give --out. `none` takes an optional field back, such as --finish none. A "
+    "stored field that the flags leave without effect falls away."
 )
 TRUST_HELP = "Execute the plug-ins that --config names; without it, those alone that --plugin gives."
 CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")

@@ -24,7 +24,7 @@ MACHINE = ("device", "chunk", "processes", "store")
 def read_stored(path: str) -> RunConfig:
     """Read a stored configuration: a config.json, that of a run's folder, or ARCHIVE.zip/RUN. Raises ConfigError.
 
-    That of a run goes on in the run's folder, which may have been moved or copied since it was written.
+    In the folder of a run, `out` is that folder, which may have been moved or copied since the file was written.
 
     An archive is often of another machine. So its device, and how many clients this takes at once, are left open, and a
     path that is not here is cut down to the name of its file, which is then looked for in the current folder.

@@ -8,7 +8,6 @@ import math
 import re
 import types
 import typing
-from collections import Counter
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -214,6 +213,3 @@ def _check_snr(config: RunConfig) -> None:
     test = channel.test_snr_db
     if test is not None and parse_snr(test, "channel.test-snr-db").drawn:
         raise ConfigError(f"channel.test-snr-db: {test!r} is a range; give one number or a comma list for a curve")
-    curve = [] if test is None else [f"{snr:g}" for snr in parse_snr(test, "channel.test-snr-db").values]
-    if twice := sorted(snr for snr, times in Counter(curve).items() if times > 1):
-        raise ConfigError(f"channel.test-snr-db: {test!r} has {twice[0]} dB twice; leave one out")

@@ -91,9 +91,8 @@ class LGFedAvg(FedAvg):
         if not isinstance(state, LGFedAvg.State) or state.taken:
             return Heads(self.hyper).round(state, world)
         if world.round == 1 and self.hyper.pretraining >= world.config.train.rounds:
-            world.warn(
-                "pretraining", f"hyper.pretraining: {self.hyper.pretraining} rounds leave none with own encoders"
-            )
+            told = f"hyper.pretraining: all {world.config.train.rounds} rounds are FedAvg's; none has own encoders"
+            world.warn("pretraining", told)
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
         if world.round < self.hyper.pretraining:
             return replace(state, pretrained=pretrained)

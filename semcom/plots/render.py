@@ -105,7 +105,7 @@ def plot(
     from semcom.plots.kinds import settle_kind
 
     where, out = resolve_file(folder), _resolve_out(out)
-    if name is not None and Path(name).name != name:
+    if name is not None and (Path(name).name != name or name.startswith(".")):
         raise ConfigError(f"name: {name!r} is no name of a file; give the folder in out")
     load_plugins(plugins)
     whole = study(where)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+import semcom
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli.stored import prepare_over_stored, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
+from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.resolve import resolve
 from semcom.studies.results.archive import pack_archive
 from semcom_papers.experiments.claims.evidence import COMMITTED
@@ -133,6 +135,24 @@ def test_a_run_goes_on_where_it_lies_now(tmp_path: Path) -> None:
         assert read("--config", str(place)).out == str(out)
     assert read("--config", str(tmp_path / "alone")).out == "/elsewhere/r"
     assert read("--config", str(copy), "--out", "new").out == "new"
+
+
+@pytest.mark.usefixtures("thin")
+def test_a_moved_run_is_resumed_in_its_new_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"clients": 2, "model": {"encoder": "dcgan-narrow", "features": 8}, "out": str(tmp_path / "old")}
+    config = request("local", **small, train={"rounds": 3, "checkpoint_every": 1})
+
+    def stop(line: dict[str, Any]) -> None:
+        if line["round"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        semcom.run(config, on_round=stop)
+    (tmp_path / "old").rename(tmp_path / "new")
+    begun = (tmp_path / "new" / "metrics.jsonl").read_text()
+    assert cli.main(["train", "--config", str(tmp_path / "new")]) == 0
+    assert (tmp_path / "new" / "metrics.jsonl").read_text().startswith(begun) and not (tmp_path / "old").exists()
+    assert (read_summary(tmp_path / "new") or {})["rounds"] == 3
 
 
 def test_another_preset_fills_in_what_no_flag_sets(tmp_path: Path) -> None:

@@ -29,11 +29,13 @@ class Places(Part):
         link: the run's channel.
         powers_w: transmit powers, for energies in joule. None: energies are counted by `air.symbol_energy`.
         loses: whether losses follow from `network.path_loss`.
+        numbered: whether the place of a client is that of its number in a file, which has none of new clients.
         clock: function from a round to the time of the run at which it begins, s (None: not counted).
     """
 
     powers_w: Mapping[Direction, float] | None = None
     loses: ClassVar[bool] = False
+    numbered: ClassVar[bool] = False
     clock: Callable[[int], float] | None = None
 
     def __init__(self, config: Resolved, link: Link) -> None:
@@ -218,6 +220,8 @@ class InScene(Placed):
         scene: the scene.
         gains_db: path gains of the run's clients, `[K, T]`.
     """
+
+    numbered = True
 
     @dataclass(frozen=True)
     class Options(Placed.Options):

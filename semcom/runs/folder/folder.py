@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from semcom.files import (
     WEIGHTS,
     append_to_file,
     digest_of_file,
+    locate_aside,
     refuse_file,
     remove_leftover_files,
     set_file_aside,
@@ -93,7 +95,7 @@ class Folder:
         try:
             other = read_stored_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
-            if self.again and read_metrics(self.path):
+            if self.again and (read_metrics(self.path) or _has_own_summary(self.path)):
                 return
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if self.again:
@@ -107,10 +109,16 @@ class Folder:
 
     def clear(self) -> None:
         """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
-        made = (path.name for of in (ROWS.format("*"), "leak*.png", "*.damaged.*") for path in self.path.glob(of))
-        exported = (f"{EXPORT}/{name}" for name in (MODEL, CARD))
-        for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *made, *exported, METRICS, ARRAYS, CONFIG):
+        made = [path.name for of in (ROWS.format("*"), "leak.png", "leak-*.png") for path in self.path.glob(of)]
+        damaged = [locate_aside(self.path / name).name for name in (SUMMARY, ARRAYS, CHECKPOINT, PREVIOUS)]
+        for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *made, *damaged, METRICS, ARRAYS, CONFIG):
             (self.path / name).unlink(missing_ok=True)
+        exported = self.path / EXPORT
+        if (exported / MODEL).exists():
+            for name in (MODEL, CARD):
+                (exported / name).unlink(missing_ok=True)
+            with suppress(OSError):  # of a folder with something else
+                exported.rmdir()
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -195,10 +203,11 @@ class Folder:
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
-        """Write error.txt, unless the run is finished; a full disk is ignored."""
+        """Write error.txt, which a finished run does not have; a full disk is ignored."""
         with suppress(OSError):
             if (self.path / SUMMARY).exists():
-                return (self.path / ERROR).unlink(missing_ok=True)
+                (self.path / ERROR).unlink(missing_ok=True)
+                return
             write_atomically(self.path / ERROR, text)
 
     def append(self, line: dict[str, Any]) -> None:
@@ -226,6 +235,14 @@ class Folder:
         with self._writing(SUMMARY):
             write_atomically(self.path / SUMMARY, format_summary(summary))
         self.drop_checkpoints()
+
+    def settle_models(self) -> str:
+        """Keep of a finished run's models what is asked for, and say what was done, or why it could not be."""
+        try:
+            written = f"; {WEIGHTS} written" if self.keep_weights() else ""  # first: checkpoints go if that succeeds
+            return written + ("; checkpoints removed" if self.drop_checkpoints() else "")
+        except RunError as error:
+            return f"; {error}"
 
     def drop_checkpoints(self) -> bool:
         """Remove the checkpoints of a finished run if they are not to stay, and say whether there were any."""
@@ -265,6 +282,14 @@ def check_stored_reads(folder: Path) -> None:
     if stored.exists() and (changed := find_changed_input(read_stored_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
         raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
+
+
+def _has_own_summary(folder: Path) -> bool:
+    """Check whether a folder has a summary that a run of semcom has written."""
+    try:
+        return "metrics_digest" in json.loads((folder / SUMMARY).read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def _find_study_sign(folder: Path) -> str | None:

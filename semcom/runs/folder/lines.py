@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError
-from semcom.files import CHECKPOINT, METRICS, format_json, open_file
+from semcom.files import CHECKPOINT, CONFIG, METRICS, format_json, open_file
 from semcom.runs.folder.stored import locate_training
 
 
@@ -19,8 +19,9 @@ class DamagedRun(RunError):
     """A run with a changed metrics.jsonl or config.json, which cannot be made again."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        remedy = f"its command with --again, or a sweep's once {path.parent} is moved away, trains the run again"
-        super().__init__(f"{path} is damaged ({reason}); {remedy}")
+        remedy = f"move {path.parent} away, and its command trains the run again"
+        anew = "" if path.name == CONFIG else "; semcom train takes --again instead"  # which reads the configuration
+        super().__init__(f"{path} is damaged ({reason}); {remedy}{anew}")
 
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:

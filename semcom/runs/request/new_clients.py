@@ -26,9 +26,6 @@ def check_new_clients(config: Resolved) -> None:
             raise NoEffect(f"{spell_option(name)}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
-    if config.channel.kind == "cir" or config.network.kind == "scene":
-        what = "channel.kind cir" if config.channel.kind == "cir" else "network.kind scene"
-        raise ConfigError(f"new-clients: in the file of {what} clients have numbers, and new ones none; take another")
     if holds_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
         why = f"{config.finish.kind} is not trained in steps"
         raise NoEffect(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")

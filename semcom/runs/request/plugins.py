@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -82,7 +83,7 @@ def _import_and_digest(name: str) -> str:
             importlib.import_module(name)
     sources = _list_sources(name)
     own = {name, *sources} - {"__main__"}
-    earlier = {module for module in own & before if module.partition(".")[0] not in sys.stdlib_module_names}
+    earlier = {module for module in own & before if not _is_of_python(sys.modules[module])}
     if not registered and not earlier:  # what was imported before may have registered something then
         for module in own - before:
             sys.modules.pop(module, None)
@@ -94,6 +95,14 @@ def _import_and_digest(name: str) -> str:
             return f" imports {module}, which is {there} in this process, and not {path}; give one another name"
     _loaded[name] = digest_bytes(sources), sources
     return ""
+
+
+def _is_of_python(module: ModuleType) -> bool:
+    """Check whether a module is Python's own."""
+    file, library = getattr(module, "__file__", None), Path(sysconfig.get_path("stdlib"))
+    if file is None:
+        return module.__name__ in sys.builtin_module_names
+    return Path(file).is_relative_to(library) and "site-packages" not in Path(file).parts
 
 
 def _execute_as_module(path: Path) -> None:

@@ -21,7 +21,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.files import ARRAYS, SUMMARY, WEIGHTS
+from semcom.files import ARRAYS, SUMMARY
 from semcom.methods.base import remembers_clients
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
 from semcom.runs.folder.folder import Folder, WriteError, name_file_in_error
@@ -146,9 +146,7 @@ class Loop:
                 place = self.folder.path
                 day = date.fromtimestamp((place / SUMMARY).stat().st_mtime)
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
-                if not (place / WEIGHTS).exists() and self.folder.keep_weights():
-                    more += f"; {WEIGHTS} written"
-                more += "; checkpoints removed" if self.folder.drop_checkpoints() else ""
+                more += self.folder.settle_models()
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):

@@ -76,6 +76,16 @@ def test_a_finished_run_gives_up_its_checkpoints_too(fields: dict[str, Any], tmp
         assert {path.name for path in late.iterdir()} == files[1]
 
 
+def test_checkpoints_go_only_once_the_weights_can_be_read(tmp_path: Path) -> None:
+    """Damaged ones beside a checkpoint are written again from it."""
+    how: dict[str, Any] = {"train": {"rounds": 1}, "out": str(tmp_path), "precision": "float32"}
+    kept = run(worlds.request(**how))
+    (tmp_path / WEIGHTS).write_bytes(b"damaged")
+    run(worlds.request(**how, keep=("weights",)))
+    assert not (tmp_path / CHECKPOINT).exists()
+    assert all(map(torch.equal, weights(load(tmp_path)), weights(kept)))
+
+
 def test_weights_of_float64_are_kept_in_float32(tmp_path: Path) -> None:
     kept = run(worlds.request(precision="float64", train={"rounds": 1}, out=str(tmp_path)))
     write_weights(tmp_path)

@@ -45,11 +45,6 @@ def test_what_looks_odd_and_is_fine() -> None:
     assert type(config.train.optimizer) is str and config.train.optimizer == "sgd" and config.seed == 10**3999
 
 
-def test_each_test_snr_has_a_column_of_its_own() -> None:
-    with refuses("channel.test_snr_db", "10 dB twice"):
-        resolve(tiny(channel={"test_snr_db": "10,10.0000001,-5"}))
-
-
 SPECIAL = {
     "pipe": lambda path: os.mkfifo(path),
     "device": lambda path: os.symlink("/dev/zero", path),

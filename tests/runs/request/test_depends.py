@@ -508,11 +508,13 @@ def test_again_replaces_a_run_and_refuses_one_that_is_held(
     (out / "arrays.npz").touch()
     (out / "export").mkdir()
     left = [out / "leak-none.png", out / "arrays.damaged.npz", out / "export" / "model.safetensors"]
-    for path in left:
+    mine = [out / "leakage-study.png", out / "notes.damaged.txt", out / "README.md"]
+    for path in (*left, *mine):
         path.touch()
     assert cli.main([*words, "--again", "--seed", "1"]) == 0, "another run, and a damaged one"
-    assert not any(path.exists() for path in left), "of the run that is gone"
-    (out / "export").rmdir()
+    assert not any(path.exists() for path in left) and not (out / "export").exists(), "of the run that is gone"
+    for path in mine:
+        path.unlink()
     assert json.loads((out / "config.json").read_text())["seed"] == 1 and not (out / "arrays.npz").exists()
     assert (read_summary(out) or {})["seed"] == 1
     there = {path.name: path.read_bytes() for path in out.iterdir()}

@@ -227,6 +227,15 @@ def test_a_plugin_that_registers_nothing_is_refused_each_time(
                 with_plugin(plugin, idle)
 
 
+def test_a_plugin_may_be_called_as_a_module_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "profile.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-profile')(len)\n")
+    monkeypatch.delitem(sys.modules, "profile", raising=False)
+    importlib.import_module("profile")
+    with_plugin("profile", method="fedavg")
+    del sys.modules["profile"]
+
+
 def test_a_plugin_whose_modules_a_script_has_imported_already_is_taken(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

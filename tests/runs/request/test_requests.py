@@ -173,3 +173,17 @@ def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("semcom.runs.rounds.loop.check_evaluated_views", lambda *args: None)
     plain = run(dataclasses.replace(request))
     assert timeless(checked.summary) == timeless(plain.summary)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"network": {"kind": "scene", "options": {"scene": "munich-20"}}},
+        {"channel": {"kind": "cir", "options": {"path": "munich-20"}}},
+    ],
+)
+def test_a_file_of_the_run_s_clients_has_no_new_ones(sections: dict[str, Any]) -> None:
+    """They would stand where clients of the run do."""
+    resolve(worlds.request(**sections))
+    with refuses("new_clients", "by their numbers"):
+        resolve(worlds.request(**sections, new_clients=1))
