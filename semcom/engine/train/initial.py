@@ -247,10 +247,12 @@ class Initial:
             drawn, others, odd = [*drawn, *odd], [*others, *odd], []
         for name in odd:
             shapes = f"{list(given[name].shape)}, and {list(tensors[name].shape)} in the network"
-            raise ConfigError(
-                f"model.weights: {part}{name} of {path!r} is {shapes}; take an encoder with the layers of the file, as "
-                "resnet18-imagenet has those of torchvision, or one of your own"
+            remedy = (
+                "the head, the features (model.features) and as many classes as the file has"
+                if part == "head."
+                else "an encoder with the layers of the file, as resnet18-imagenet has those of torchvision, or your own"
             )
+            raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}; take {remedy}")
         if part not in self.told:
             self.told.add(part)
             rest = {"drawn are": drawn, "left out of the file are": others}
