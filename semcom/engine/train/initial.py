@@ -250,7 +250,7 @@ class Initial:
             remedy = (
                 "the head, the features (model.features) and as many classes as the file has"
                 if part == "head."
-                else "an encoder with the layers of the file, as resnet18-imagenet has those of torchvision, or your own"
+                else "an encoder with the layers of the file, as resnet18-imagenet has torchvision's, or your own"
             )
             raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}; take {remedy}")
         if part not in self.told:
