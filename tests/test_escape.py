@@ -84,7 +84,7 @@ def test_what_a_command_prints_or_logs_is_escaped(capsys: pytest.CaptureFixture[
     say("a\x1b[0m\nb")
     say("c\u202e", end="", start="\r")
     assert capsys.readouterr().out == "a\\x1b[0m\nb\n\rc\\u202e"
-    with cli._set_up_logging("info"):
+    with cli._show_log(), cli._log_from("info"):
         logging.getLogger("semcom").warning("of %s", "\x9b5m")
     assert capsys.readouterr().err.endswith("WARNING of \\x9b5m\n")
 

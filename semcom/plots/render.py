@@ -64,6 +64,9 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
         )
     folder = resolve_file(results) if results is not None else _find_results(chosen.experiment)
     whole = _open_study(chosen, folder)
+    if isinstance(chosen.plot.view, Mapping):  # some of its variants may not be among the runs
+        there = {name: view for name, view in chosen.plot.view.items() if name in whole.variants}
+        chosen = replace(chosen, plot=replace(chosen.plot, view=there or None))
     return _draw(whole, chosen, whole.record, out or _choose_folder(folder))
 
 

@@ -40,4 +40,4 @@ def test_arrays_of_numbers_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     numbers, labels = np.zeros((4, 3), np.float32), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "rows.npz", x_train=numbers, y_train=labels, x_test=numbers, y_test=labels)
     assert main(["image-curve", "--data.name", str(tmp_path / "rows.npz")]) == 2
-    assert capsys.readouterr().err.startswith("semcom: error: data.name: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("semcom: error: data.name: ")

@@ -162,9 +162,10 @@ def full(*of: object) -> None:
 
 def test_weights_of_a_finished_run_are_written_from_its_checkpoint(tmp_path: Path) -> None:
     how: dict[str, Any] = {"train": {"rounds": 1}, "precision": "float32", "out": str(tmp_path)}
-    kept, again = run(worlds.request(**how)), run(worlds.request(**how, keep=("weights",)))
-    assert again.summary == kept.summary
-    assert equal(load_weights(tmp_path / WEIGHTS)["state"], load_checkpoint(tmp_path / CHECKPOINT)["state"])
+    kept = run(worlds.request(**how))
+    state = load_checkpoint(tmp_path / CHECKPOINT)["state"]
+    assert run(worlds.request(**how, keep=("weights",))).summary == kept.summary
+    assert equal(load_weights(tmp_path / WEIGHTS)["state"], state)
 
 
 def test_a_run_that_is_killed_while_its_checkpoints_go_is_finished(
