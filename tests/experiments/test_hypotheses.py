@@ -17,6 +17,7 @@ from semcom.config import ConfigError
 from semcom.studies.analysis.study import study
 from semcom_papers.experiments import city, network
 from semcom_papers.experiments.city import read_quarters
+from semcom_papers.experiments.claims.evidence import COMMITTED
 from semcom_papers.experiments.collaboration import COLLABORATION
 from semcom_papers.experiments.hypotheses import JUDGES, judge_study
 from semcom_papers.experiments.letter.figures import ABLATION
@@ -528,3 +529,11 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
         judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):
         judge_study("letter-ablation")
+
+
+def test_a_variant_all_of_whose_runs_failed_has_a_row() -> None:
+    """Of the stored study of readings two diverged in each seed; the others are judged as without them."""
+    found = judge_study(COMMITTED / "letter-readings-small.zip")
+    lost = found[found["hypothesis"] == "(all runs failed)"]
+    assert lost["place"].tolist() == ["fedcl 1000 steps of the SCG", "fedcl trained inputs and 100 steps"]
+    assert lost["difference"].isna().all() and set(found["answer"]) == {"", SUPPORTED}
