@@ -121,6 +121,7 @@ class Link:
         self.equaliser: str = getattr(options, "equaliser", "none")
         self.downlink: str = getattr(options, "downlink", "noisy")
         self.feature_noise: float = getattr(options, "feature_noise", 0.0)
+        self.antennas: int = getattr(options, "antennas", 1)
 
     noisy: ClassVar[bool] = True
     """True if the SNR makes a difference."""
@@ -135,6 +136,8 @@ class Link:
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
     each client the generators of all of them (`semcom.channels.users.Fades`)."""
+    antennas: int = 1
+    """Antennas of the base station."""
     power_control: str = "none"
     """Control of the powers at which these clients are received (`semcom.channels.users.POWER_CONTROLS`)."""
     lasting: bool = False

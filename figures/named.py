@@ -20,6 +20,8 @@ KIND, DATA, BETA = "partition.kind", "data.name", "partition.beta"
 
 RADIUS = ("network.radius_m",)
 """Field of wireless-time that could vary, and has one value."""
+HEARD = {"fedavg-at-once": "received"}
+"""Variant of wireless-time whose model its clients have over the air -> the view with that model."""
 EXCHANGES = {"8bit": 1, "top": 3, "at-once": 2}
 """Ending of a variant's name, for its way of exchange -> its place in `DASHES`; lines without it are solid."""
 OWN = " (own classes)"
@@ -87,7 +89,6 @@ def average_distances(study: Study, plot: Plot) -> pd.DataFrame:
 # fmt: off
 DEMO = Drawing("demo", "demo", Plot(kind="lines", x=SNR))
 ARMS_SMALL = Drawing("arms-small", "arms-small", Plot(kind="dots", x="variant", hue=KIND))
-HEARD = {"fedavg-at-once": "received"}  # the model as its clients have it, over the air
 WIRELESS_TIME = Drawing("wireless-time", "wireless-time", Plot(kind="curves", x="time_s", view=HEARD, window=5),
                         shows=RADIUS, look=choose_exchange_styles)
 WIRELESS_TIME_ENERGY = Drawing("wireless-time-energy", "wireless-time",

@@ -53,12 +53,11 @@ class CIR(OFDM):
 
     options: Options
     profile: Recorded
+    numbered = True
 
     def __init__(self, options: CIR.Options) -> None:
         super().__init__(options)
         self.same_again = self.options.time == "round"
-
-    numbered = True
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""

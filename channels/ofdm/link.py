@@ -75,7 +75,6 @@ class OFDM(Combined):
     def __init__(self, options: GridOptions) -> None:
         super().__init__(options)
         self.options = options = options.settled()
-        self.antennas = options.antennas
         self.shares = None if options.shares is None else list_values(options.shares)
         self._pilots = tuple(sorted(list_values(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)

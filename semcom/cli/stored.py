@@ -31,10 +31,9 @@ def read_stored(path: str) -> RunConfig:
     """
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
-        config, folder = read_stored_config(path, "config"), place if place.is_dir() else place.parent
-        of_run = (folder / CONFIG).is_file() and (place.is_dir() or place.name == CONFIG)
-        moved = of_run and any((folder / name).exists() for name in (METRICS, SUMMARY, CHECKPOINT, ERROR))
-        return dataclasses.replace(config, out=str(folder)) if moved else config
+        config, file = read_stored_config(path, "config"), place / CONFIG if place.is_dir() else place
+        begun = any(file.with_name(name).exists() for name in (METRICS, SUMMARY, CHECKPOINT, ERROR))
+        return dataclasses.replace(config, out=str(file.parent)) if begun and file.name == CONFIG else config
     from semcom.studies.results.archive import unpack_archive
 
     with unpack_archive(place.parent, place.name) as folder:

@@ -14,8 +14,8 @@ Choices where the paper is silent: none known.
 
 Departures: round 1 is the initialisation; its models are kept, and its clients make the consensus for the whole run,
 also where they are few of many (the authors' code trains all clients once before round 1, without bias, and drops these
-models). The consensus comes with every model, not once. The factor of one half is the code's.
-A small last mini-batch counts as a whole one (PFLlib: dropped): with mu 1 the consensus is then a mean of few images.
+models). The consensus comes with every model, not once. The factor of one half is the code's. A small last mini-batch
+counts as a whole one (PFLlib: dropped): with mu 1 the consensus is then a mean of few images.
 """
 
 from __future__ import annotations

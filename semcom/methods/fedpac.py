@@ -16,9 +16,8 @@ it, which the authors' code measures too.
 Choices where the paper is silent: the head has the run's rate (`head_lr`; the authors' code: 0.1).
 
 Departures: head and body train in training mode (the authors' code: in evaluation mode, as it measures statistics and
-prototypes; its networks behave alike in both). A class whose
-owners are all absent keeps its global prototype (the code forgets it). The weights solve a non-negative least-squares
-problem, where the code has a general solver.
+prototypes; its networks behave alike in both). A class whose owners are all absent keeps its global prototype (the code
+forgets it). The weights solve a non-negative least-squares problem, where the code has a general solver.
 """
 
 from __future__ import annotations

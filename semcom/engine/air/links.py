@@ -32,10 +32,10 @@ def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
         raise ConfigError(spell_options_as_flags(str(error), "channel", c.options)) from None
     if link.users > 1:
         _check_users(link.users, config)
-    if (antennas := getattr(c.options, "antennas", 1)) > 1 and ACCESS.get(access := config.air.access).adds_up:
+    if link.antennas > 1 and ACCESS.get(access := config.air.access).adds_up:
         raise ConfigError(
-            f"channel.antennas: {antennas} are weighed for each client by itself, and air.access {access} adds all up; "
-            "choose one"
+            f"channel.antennas: {link.antennas} are weighed for each client by itself, and air.access {access} adds "
+            "all up; choose one"
         )
     return link, tuple(spell_options_as_flags(str(warning.message), "channel", c.options) for warning in said)
 

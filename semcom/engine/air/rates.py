@@ -119,7 +119,7 @@ class Fixed(Rates):
         """Return the rate; warn if it is too high for the SNR of a client that sends or gets anything."""
         if self.logs and self.link.noisy and (bits > 0).any():
             heard_db = float(self.snr_db(direction, ids[bits > 0], broadcast).amin())
-            self._check_rate(heard_db + 10 * math.log10(getattr(self.link.options, "antennas", 1)))
+            self._check_rate(heard_db + 10 * math.log10(self.link.antennas))
         return np.full(len(ids), self.options.bits_per_use)
 
     def _check_rate(self, snr_db: float) -> None:

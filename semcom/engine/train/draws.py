@@ -199,7 +199,7 @@ class Draws:
         """
         if direction == "down":
             users = self.link.users if self.places.powers_w is not None else 1
-            parts = getattr(self.link.options, "antennas", 1) if broadcast else users
+            parts = self.link.antennas if broadcast else users
             return self._snr_at_full_power(direction, ids) - 10 * math.log10(parts)
         if self.link.power_control == "none":
             return self._snr_at_full_power(direction, ids)

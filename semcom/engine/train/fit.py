@@ -104,8 +104,8 @@ class Fit:
         for cohort in pop.stacks():
             bench = Workbench(cohort, self._order(cohort), self.train)
             n, k = len(bench.order), self.session.chunk_of(len(bench.order))
+            optimizer = self.optimizer if self._is_fed(cohort.network) else self.optimizer.averaged()
             for i in range(0, n, k):
-                optimizer = self.optimizer if self._is_fed(cohort.network) else self.optimizer.averaged()
                 chunk = Chunk(bench, slice(i, i + k), self.train, optimizer)
                 self._train(chunk, Order(np.searchsorted(pop.ids, chunk.ids), device), done)
                 if self.optimizer_state is not None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from semcom.channels import Link
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
 from semcom.config.options import spell_option
+from semcom.engine.air.registry import PLACES
 from semcom.engine.host.keys import derive_key_seed
 from semcom.methods.parts.kinds import holds_classifier
 
 T = TypeVar("T")
 
 
-def check_new_clients(config: Resolved) -> None:
-    """Raise ConfigError for new clients that a resolved configuration cannot have."""
+def check_new_clients(config: Resolved, link: Link) -> None:
+    """Raise ConfigError for new clients that a resolved configuration, whose link is given, cannot have."""
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
@@ -36,6 +38,12 @@ def check_new_clients(config: Resolved) -> None:
         raise ConfigError(f"new-data: {config.new_data!r} is the data of the run; leave it out")
     if config.new_data is not None and config.partition.kind == "file":
         raise ConfigError(f"new-data: {config.new_data!r} is not what the file of partition.path divides; leave it out")
+    numbered = {"channel": link.carrier.numbered, "network": PLACES.get(config.network.kind).numbered}
+    for section in (name for name, by_number in numbered.items() if by_number):
+        what = f"{section}.kind {getattr(config, section).kind}"
+        raise ConfigError(
+            f"new-clients: {what} has the run's clients by their numbers, and no new ones; take another kind"
+        )
 
 
 def configure_new_clients(config: Resolved) -> Resolved:

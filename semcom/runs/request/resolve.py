@@ -28,7 +28,6 @@ from semcom.config.options import check_options
 from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.air.links import build_link
-from semcom.engine.air.registry import PLACES
 from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.engine.host.ranks import count_launched_ranks
 from semcom.engine.train.precision import reset_torch
@@ -124,12 +123,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     find_entry(SCHEDULERS, config.network.scheduling, "network.scheduling")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
-    check_newcomers(config)
-    if config.new_clients and (link.carrier.numbered or PLACES.get(config.network.kind).numbered):
-        what = f"channel.kind {config.channel.kind}" if link.carrier.numbered else f"network.kind {config.network.kind}"
-        raise ConfigError(
-            f"new-clients: {what} has the run's clients by their numbers, and no new ones; take another kind"
-        )
+    check_newcomers(config, link)
     joined = build_link(configure_new_clients(config))[0] if config.new_clients else None
     device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
