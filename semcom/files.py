@@ -157,11 +157,13 @@ def _mark_infinite(value: Any) -> Any:
     return None if math.isnan(value) else f"{_INFINITE}{'-' if value < 0 else ''}1e999{_INFINITE}"
 
 
-def refuse_file(path: Path, field: str = "out") -> None:
-    """Raise ConfigError about a field where a file lies at `path`, which is to be a folder, or above it."""
-    lowest = next(place for place in (path, *path.parents) if place.exists())
+def resolve_folder(path: Path | str, field: str = "out") -> Path:
+    """Resolve the path of a folder. Raises ConfigError about a field where a file lies there, or above it."""
+    found = path if isinstance(path, Packed) else resolve_file(path)
+    lowest = next(place for place in (found, *found.parents) if place.exists())
     if not lowest.is_dir():
         raise ConfigError(f"{field}: {lowest} is a file; give a folder")
+    return found
 
 
 def resolve_target(path: Path | str, field: str) -> Path:
@@ -171,7 +173,7 @@ def resolve_target(path: Path | str, field: str) -> Path:
         ConfigError: about a field where a folder lies there, or a file in the place of a folder above.
     """
     found = resolve_file(path)
-    refuse_file(found.parent, field)
+    resolve_folder(found.parent, field)
     if found.is_dir():
         raise ConfigError(f"{field}: {str(path)!r} is a folder; give a file")
     return found

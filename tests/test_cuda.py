@@ -110,7 +110,11 @@ def agrees(method: str = "fedcl", error: float = 1e-8, building: int = 0, **over
 # Runs ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arm", ARMS)
+ALIKE = ("local", "fedper", "fedbabu", "lg_fedavg", "fedavg_ft", "fedprox_ft", "fedcrl")
+"""Methods whose steps on a device are those of another one, of other parts."""
+
+
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if REAL or arm not in ALIKE])
 def test_every_method(arm: str) -> None:
     """In stacks, whose sums are rounded in another order; 1e-8 for Adam, which divides rounding by small gradients."""
     agrees(arm)

@@ -40,6 +40,7 @@ from semcom import (
     silhouette,
     study,
 )
+from semcom.attacks.attack import Attack
 from semcom.channels import make_link, theory
 from semcom.channels.coding.image import ImageChain
 from semcom.channels.coding.modem import make_modem

@@ -218,12 +218,10 @@ def list_comparisons(claim: Claim, source: Source) -> list[Comparison]:
 def list_claim_points(claim: Claim, source: Source) -> list[Key]:
     """List the points of a source that a claim is about."""
     return [
-        k for k, place in source.places.items() if fits_point(place, claim.asked) and _name_part(place) == claim.part
+        key
+        for key, place in source.places.items()
+        if fits_point(place, claim.asked) and next((p for p in papers.PARTS if p in place), None) == claim.part
     ]
-
-
-def _name_part(place: Mapping[str, tuple[str, ...]]) -> str | None:
-    return next((name for name in papers.PARTS if name in place), None)
 
 
 def fits_point(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
+from semcom.config.identity import flatten_table
 from semcom.studies.analysis.compare import read_compared_value
 from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
 from semcom.studies.analysis.guessing import is_guess
@@ -23,7 +24,6 @@ from semcom.studies.names import NUMBERS
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten_row
 from semcom_papers.experiments import papers
 from semcom_papers.experiments.catalogue import RESULTS as COMMITTED
 from semcom_papers.experiments.claims.claim import Values
@@ -84,7 +84,9 @@ class Evidence:
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
         self.stands: dict[str, str] = {}
-        self.ended = {item for item, (_, each) in studies.items() if any(map(_has_last_stage, each.stored))}
+        self.ended = {
+            item for item, (_, each) in studies.items() if any("finish" in (run.summary or {}) for run in each.stored)
+        }
         self._runs: dict[Key, list[Stored]] = {}
         self._own: dict[Key, list[Stored]] = {}
         for item, (scale, each) in studies.items():
@@ -276,10 +278,6 @@ def _find_joined(run: Stored) -> Mapping[str, Any]:
     return joined.get("global", joined.get("head", {}))
 
 
-def _has_last_stage(run: Stored) -> bool:
-    return "finish" in (run.summary or {})
-
-
 def _list_parts(run: Stored) -> Iterator[Part]:
     """List the parts of a run that its summary has numbers of."""
     summary = run.summary or {}
@@ -316,7 +314,7 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
     else:
-        found = flatten_row({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
+        found = flatten_table({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
         if found is not None and getattr(NUMBERS.get(f"clusters.{metric}"), "share", False):
             found = 100 * float(found)
     return None if found is None else float(found)

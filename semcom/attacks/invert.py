@@ -284,11 +284,7 @@ def make_decoder(features: int, shape: torch.Size) -> nn.Module:
 
 
 def _train(
-    network: nn.Module,
-    compute_loss: Callable[[Tensor, int], Tensor],
-    samples: int,
-    steps: int,
-    clock: torch.Generator,
+    network: nn.Module, compute_loss: Callable[[Tensor, int], Tensor], samples: int, steps: int, clock: torch.Generator
 ) -> nn.Module:
     """Train a network by Adam on the loss of random samples in each step, which `clock` draws."""
     optimizer = torch.optim.Adam(network.parameters(), RATE)

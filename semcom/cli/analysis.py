@@ -11,7 +11,7 @@ from semcom.cli import flags
 from semcom.cli.fields import PLUGIN
 from semcom.config import ConfigError
 from semcom.escape import format_csv
-from semcom.files import refuse_file, resolve_file, resolve_target, write_atomically
+from semcom.files import resolve_file, resolve_folder, resolve_target, write_atomically
 from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
@@ -95,7 +95,7 @@ def carry_out_results(words: list[str]) -> None:
     """Carry out `semcom results FOLDER`."""
     (folder,), wanted = read_analysis_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
     if wanted.csv is not None:
-        refuse_file(resolve_file(wanted.csv), "csv")
+        resolve_folder(wanted.csv, "csv")
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.csv is None:
         shown = [study.find_metric(name) for name in SHOWN]

@@ -268,11 +268,7 @@ def list_fields_in_flags(words: Sequence[str]) -> set[str]:
 
 
 def parse_flags(
-    default: T,
-    prog: str,
-    argv: Sequence[str],
-    extra: Mapping[str, tuple[Any, Any]] = EARLY,
-    text: str | None = None,
+    default: T, prog: str, argv: Sequence[str], extra: Mapping[str, tuple[Any, Any]] = EARLY, text: str | None = None
 ) -> T:
     """Fill a dataclass instance from a command line.
 

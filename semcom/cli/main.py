@@ -308,10 +308,16 @@ def carry_out_figure(words: list[str]) -> None:
     """Carry out `semcom figure FIGURE`."""
     from semcom.cli import flags
     from semcom.plots.registry import FIGURES
+    from semcom.runs.request.plugins import load_plugins
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
-        name = _require_name("figure", early, FIGURES)
+        load_plugins(early.plugins)
+        if early.name is not None:
+            FIGURES.get(early.name)
+        elif not flags.HELP & set(early.rest):
+            raise ConfigError(f"figure: none is given; known are {', '.join(FIGURES.names())}")
+        name = early.name or ""
         wanted = flags.parse_flags(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
     with _log_from(early.log_level):
         _render_figure(name, results=wanted.results, out=wanted.out)
@@ -323,19 +329,6 @@ def _render_figure(name: str, results: Path | str | None, out: Path | str | None
 
     for path in render(name, results=results, out=out):
         say(f"figure: {path}")
-
-
-def _require_name(kind: str, early: Early, registry: Registry[Any]) -> str:
-    """Load the plug-ins and return the name that a command was given. Raises ConfigError or ValueError without it."""
-    from semcom.cli.flags import HELP
-    from semcom.runs.request.plugins import load_plugins
-
-    load_plugins(early.plugins)
-    if early.name is not None:
-        registry.get(early.name)
-    elif not HELP & set(early.rest):
-        raise ConfigError(f"{kind}: none is given; known are {', '.join(registry.names())}")
-    return early.name or ""
 
 
 def _refuse_name(command: str, early: Early) -> None:

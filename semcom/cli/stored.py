@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import read_option_default
 from semcom.files import CHECKPOINT, CONFIG, ELSEWHERE, ERROR, METRICS, SUMMARY
+from semcom.packed import Packed
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.section_options import read_section_options, replace_section_options
 
@@ -34,12 +35,12 @@ def read_stored(path: str) -> RunConfig:
         config, file = read_stored_config(path, "config"), place / CONFIG if place.is_dir() else place
         begun = any(file.with_name(name).exists() for name in (METRICS, SUMMARY, CHECKPOINT, ERROR))
         return dataclasses.replace(config, out=str(file.parent)) if begun and file.name == CONFIG else config
-    from semcom.studies.results.archive import unpack_archive
+    from semcom.studies.results.archive import read_archive
 
-    with unpack_archive(place.parent, place.name) as folder:
-        if not (Path(folder) / place.name / CONFIG).is_file():
-            raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
-        stored = to_dict(read_stored_config(Path(folder) / place.name, "config"))
+    run = Packed(read_archive(place.parent, place.name)) / place.name
+    if not (run / CONFIG).is_file():
+        raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
+    stored = to_dict(read_stored_config(run, "config"))
     return from_dict({name: _shorten_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 

@@ -249,14 +249,14 @@ def _hash_values(values: dict[str, Any]) -> str:
 
 def list_identity_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Describe the fields in which two runs differ, each with both values."""
-    one, other = (flatten_config(_collect_fields(config)) for config in (stored, wanted))
+    one, other = (flatten_table(_collect_fields(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
     names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
     if "depends" in names:
         now = wanted.contents.items() - stored.contents.items() or stored.contents.items() - wanted.contents.items()
         gone = [name for name, _ in sorted(now) if name.startswith(DEPENDS)]
         names = [name for name in names if name != "depends"] + gone
-    there, here = (flatten_config(to_dict(config)) for config in (stored, wanted))
+    there, here = (flatten_table(to_dict(config)) for config in (stored, wanted))
     return [_describe_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
 
 
@@ -374,14 +374,12 @@ def _read_dotted_field(values: dict[str, Any], name: str) -> Any:
     return part.get(last) if isinstance(part, dict) else None
 
 
-def flatten_config(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested tables to one with dotted names."""
+def flatten_table(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested tables into one with dotted names, tuples into lists: {"a": {"b": (1,)}} -> {"a.b": [1]}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        inner = isinstance(value, Mapping)
-        flat |= flatten_config(value, f"{prefix}{name}.") if inner else {prefix + name: _convert_to_plain(value)}
+        if type(value) is dict or isinstance(value, Mapping):  # the first is asked in a tenth of the time
+            flat |= flatten_table(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-def _convert_to_plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

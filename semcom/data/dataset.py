@@ -81,6 +81,12 @@ class Dataset:
         return bool(self.images.dtype == np.uint8)
 
 
+def find_picture(size: int, height: int, width: int) -> tuple[Any, ...]:
+    """Find the place of a picture centred in a square with a border, as an index of `[..., size, size]`."""
+    top, left = (size - height) // 2, (size - width) // 2
+    return (..., slice(top, top + height), slice(left, left + width))
+
+
 def require_of_dataset(holds: bool, name: str, problem: str) -> None:
     """Raise ConfigError about dataset `name` unless `holds`."""
     if not holds:

@@ -125,12 +125,6 @@ def to_bytes(images: Tensor) -> Tensor:
     return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
-def find_picture(size: int, height: int, width: int) -> tuple[Any, ...]:
-    """Find the place of a picture centred in a square with a border, as an index of `[..., size, size]`."""
-    top, left = (size - height) // 2, (size - width) // 2
-    return (..., slice(top, top + height), slice(left, left + width))
-
-
 def count_numbers(image: Sequence[int], sides: Any) -> int:
     """Count the numbers of an image of some shape; with `sides` `[N, 2]` the mean over its pictures."""
     return math.prod(image) if sides is None else round(image[0] * float((sides[:, 0] * sides[:, 1] * 1.0).mean()))

@@ -27,7 +27,8 @@ from semcom.channels.options import SHARE, require
 from semcom.channels.statistics import ClientStatistics
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.config.options import Needs
-from semcom.data.federation import find_picture, scale_bytes
+from semcom.data.dataset import find_picture
+from semcom.data.federation import scale_bytes
 from semcom.engine.host.keys import keyed
 from semcom.engine.train.session import Session
 from semcom.engine.train.view import View
@@ -165,10 +166,7 @@ class DigitalChain(FedAvg):
         all that the sender knows (best: that which gives the best images; None: it knows each block's gain, and takes a
         scheme for each image)."""
 
-        needs: ClassVar[Needs] = {
-            "scheme_db": {"code": ("ldpc",)},
-            "outage": {"code": ("ldpc",), "scheme_db": (None,)},
-        }
+        needs: ClassVar[Needs] = {"scheme_db": {"code": ("ldpc",)}, "outage": {"code": ("ldpc",), "scheme_db": (None,)}}
 
         def check(self) -> None:
             """Check that the outage is a share of the blocks."""

@@ -9,13 +9,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import cross_guessing, describe_guessing
-from semcom.plots.points import (
-    check_costs,
-    describe_points,
-    limit_ordinate,
-    name_abscissa,
-    select_view,
-)
+from semcom.plots.points import check_costs, describe_points, limit_ordinate, name_abscissa, select_view
 from semcom.plots.style import MANY, choose_line_depth, percent
 from semcom.studies.analysis.means import compute_means, cut_intervals
 from semcom.studies.analysis.study import Study

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.config import ConfigError
+from semcom.data.dataset import find_picture
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels, read_kept_arrays, split_panels
 from semcom.runs.folder.arrays import BASE, IMAGES, LEAK, PREFIX
@@ -113,12 +115,9 @@ def _measure(
     return pd.DataFrame(rows)
 
 
-def _frame_picture(images: np.ndarray, sides: np.ndarray | None, at: int) -> tuple[slice, ...]:
-    """Find the place of a picture in a kept image: in its middle, with a border around it if it is smaller."""
-    whole = images.shape[-2:]
-    own = whole if sides is None else sides[at]
-    starts = [(size - side) // 2 for size, side in zip(whole, own, strict=True)]
-    return slice(None), *(slice(start, start + side) for start, side in zip(starts, own, strict=True))
+def _frame_picture(images: np.ndarray, sides: np.ndarray | None, at: int) -> tuple[Any, ...]:
+    """Find the place of a picture in a kept image, which is square."""
+    return find_picture(images.shape[-1], *(images.shape[-2:] if sides is None else sides[at]))
 
 
 def _choose_images(clients: np.ndarray) -> list[int]:

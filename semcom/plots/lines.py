@@ -14,13 +14,7 @@ from matplotlib.colors import to_rgba
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import GUESSING, cross_guessing, describe_guessing
-from semcom.plots.points import (
-    average_over_seeds,
-    describe_points,
-    limit_ordinate,
-    measure_ends,
-    split_panels,
-)
+from semcom.plots.points import average_over_seeds, describe_points, limit_ordinate, measure_ends, split_panels
 from semcom.plots.style import MANY, choose_line_depth, choose_line_width, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import field_label, metric_label

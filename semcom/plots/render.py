@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.config import ConfigError
 from semcom.escape import format_csv
-from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
+from semcom.files import SWEEP, TABLE, resolve_file, resolve_folder, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.classes import SCARCE, SORTED
 from semcom.plots.guessing import GUESSING, mark_guessing
@@ -54,7 +54,7 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     from semcom.plots import page
 
     chosen = find_entry(FIGURES, name)
-    out = _resolve_out(out)
+    out = None if out is None else resolve_folder(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
@@ -107,7 +107,7 @@ def plot(
     """
     from semcom.plots.kinds import settle_kind
 
-    where, out = resolve_file(folder), _resolve_out(out)
+    where, out = resolve_file(folder), None if out is None else resolve_folder(out)
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise ConfigError(f"name: {name!r} is no name of a file; give the folder in out")
     load_plugins(plugins)
@@ -165,14 +165,6 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         return _write(
             chosen.name, figure, numbers, page.write_page(chosen, part, request, numbers, text, record), folder
         )
-
-
-def _resolve_out(out: Path | str | None) -> Path | None:
-    """Resolve the folder of the files. Raises ConfigError for a file."""
-    if out is None:
-        return None
-    refuse_file(resolve_file(out))
-    return resolve_file(out)
 
 
 def spell_command(first: Sequence[str], wanted: Plot) -> str:

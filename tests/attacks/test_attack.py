@@ -199,36 +199,6 @@ def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_p
     assert semcom.load(folder).summary["leak"]["auc"] == learnt["auc"]
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"kind": "guess"}, "kind: 'guess' is unknown; known are invert, member, labels, gradient"),
-        ({"at": "eavesdropper"}, "snr_db: none is given, and an eavesdropper has his own"),
-        ({"snr_db": 3.0}, "snr_db: 3.0 is for an eavesdropper; give at eavesdropper"),
-        ({"kind": "member", "decoder": "linear"}, "decoder: 'linear' has no effect on kind member; leave it out"),
-        ({"kind": "member", "seed": 1}, "seed: 1 has no effect on kind member; leave it out"),
-        ({"at": "eavesdropper", "snr_db": math.inf}, "snr_db: inf is not a number from -100 to 200 dB"),
-        ({"kind": "labels", "steps": 9}, "steps: 9 has no effect on kind labels; leave it out"),
-        ({"batch": 8}, "batch: 8 has no effect on kind invert; leave it out"),
-        (
-            {"secret": "rotation"},
-            "secret: 'rotation' has no effect on the base station, which has the key; leave it out",
-        ),
-        ({"at": "client"}, "snr_db: none is given, and a client has his own"),
-        ({"knows": "pairs"}, "knows: 'pairs' are those of the encoder, as there is no secret; leave it out"),
-        (
-            {"at": "client", "snr_db": 3.0, "knows": "clients"},
-            "knows: 'clients' has no effect on a client, who knows his own; leave it out",
-        ),
-        ({"known": 0}, "known: 0 is not a whole number of at least 1"),
-        ({"kind": "labels", "seed": 0.5}, "seed: 0.5 is not a whole number of at least 0"),
-    ],
-)
-def test_an_attack_that_makes_no_sense_is_one_line(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{why}$"):
-        Attack(**options)
-
-
 def test_who_is_heard_beside_others_is_refused(tmp_path: Path) -> None:
     channel = {"kind": "rayleigh", "users": 2, "antennas": 2}
     folder = victim(tmp_path, "test-conv", 8, channel=channel)

@@ -260,25 +260,6 @@ def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
     assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"users": 0},
-        {"combining": "zf"},
-        {"users": 2, "equaliser": "none"},
-        {"users": 3, "antennas": 2, "combining": "zf"},
-        {"combining": "best", "users": 2},
-        {"power_control": "weakest"},
-        {"power_control": "open-loop", "users": 2},
-        {"round_doppler": 0.1},
-        {"round_doppler": -0.1, "coherence": "round"},
-    ],
-)
-def test_what_makes_no_sense_is_refused(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        make_link("rayleigh", **options)
-
-
 class Near(Rayleigh):
     """Client k is received with the amplitude k."""
 

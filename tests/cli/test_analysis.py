@@ -87,7 +87,6 @@ def test_a_flag_that_would_do_nothing_is_refused(folder: Path, capsys: pytest.Ca
         "table {0} --out {0}",
         "compare {0} fedavg local --csv {0}",
         "image-curve --uses 128 --csv {0}",
-        "channel-check --json {0}",
         "plot {0} --name a/b",
     ],
 )

@@ -21,28 +21,6 @@ def test_the_map_of_a_scene_that_ships(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(colours) > 50  # streets, buildings and a radio map
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ([], "scene: none is given; known are munich, etoile, "),
-        (["munich-20"], "out: no file is named; give the .npz that is to be written, or --plot PICTURE"),
-        (["munich-20", "--plot", "map.png", "--clients", "5"], "clients: it is for a scene that is traced; give --out"),
-        (["munic", "--plot", "map.png"], "scene: 'munic' is no file, and none of those that ship: munich-20"),
-        (["munich", "--out", "a.txt"], "out: 'a.txt' does not end in .npz; "),
-        (["munich", "--out", "no/a.npz"], "out: there is no folder 'no'"),
-        (["munich", "--out", "a.npz", "--clients", "0"], "clients: 0 is not a whole number of at least 1"),
-        (["munich", "--out", "a.npz", "--at", "1,2"], "at: '1,2' is not x,y,z, three numbers of metres"),
-        (["munich", "--out", "a.npz", "--times", "3"], "times: 3 has no effect, as nobody walks; "),
-        (["munich", "--out", "a.npz", "--walk", "1"], "walk: 1 has no effect with a single time; give times"),
-        (["munich", "--out", "a.npz", "--walk", "-1"], "walk: -1.0 is not a number from 0 to 100 m/s"),
-    ],
-)
-def test_a_request_that_is_wrong(words: list[str], why: str, capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    assert cli.main(["scene", *words]) == 2
-    assert capsys.readouterr().err.startswith(f"semcom: error: {why}")
-    assert not list(here.iterdir())
-
-
 def test_without_a_ray_tracer_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

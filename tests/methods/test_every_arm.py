@@ -264,9 +264,12 @@ def test_a_class_of_absent_owners_keeps_its_prototype(arm: str, hyper: dict[str,
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
-    """Memory or a file: the same bits after two rounds with a part of the clients, and in the tests."""
+    """Memory or a file: the same bits after two rounds with a part of the clients, and in the tests.
+
+    On a device, memory of the host is one more place: `tests.test_cuda`.
+    """
     found = []
-    for store in ("device", "host", "disk"):
+    for store in ("device", "disk"):
         setting = {"hyper": QUICK.get(arm, {}), "train": {"participation": 0.5}}
         w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), **setting)
         method = METHODS.get(arm)(w.config.hyper)
@@ -275,7 +278,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
         shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, StoredCohort)]
         assert shelves and all(isinstance(shelf, Disk) == (store == "disk") for shelf in shelves)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert torch.equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -8,8 +8,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
@@ -248,15 +246,6 @@ def test_without_the_extra_one_line_names_it(
     assert cli.main(["report", str(tmp_path / "s")]) == 2
     assert capsys.readouterr().err == "semcom: error: report: the page needs plotly; pip install 'semcom[report]'\n"
     assert not (tmp_path / "s" / "report.html").exists()
-
-
-def test_other_commands_do_without_it(tmp_path: Path) -> None:
-    for method in ("fedcl", "fedavg"):
-        simple(tmp_path / "s", config(method), [0.5, 0.75])
-    code = "import sys; sys.modules['plotly'] = None; from semcom.cli.main import main; "
-    code += "sys.exit(any(main(line.split()) for line in sys.argv[1:]))"
-    commands = ("results s", "table s --format tex", "compare s fedcl fedavg", "report --help")
-    subprocess.run([sys.executable, "-c", code, *commands], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.worlds import divided
 BASE = RunConfig(
     method="local",
     clients=4,
-    model=ModelConfig(encoder="dcgan-narrow"),
+    model=ModelConfig(encoder="test-patches", features=4),
     train=TrainConfig(rounds=2, eval_every=2),
     device="cpu",
 )

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 import semcom
 from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig
-from semcom.data.dataset import Dataset
-from semcom.data.federation import Federation, federate, find_picture
+from semcom.data.dataset import Dataset, find_picture
+from semcom.data.federation import Federation, federate
 from semcom.data.load import count_picture_numbers, load_dataset
 from semcom.data.split import Split
 from semcom.engine.train.view import View, _measure_pictures, measure_views

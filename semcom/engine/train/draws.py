@@ -241,13 +241,7 @@ class Draws:
         return torch.as_tensor(found, dtype=torch.float64).to(self.dtype)
 
     def realisation(
-        self,
-        link: Link,
-        ids: np.ndarray,
-        sizes: Sequence[Sequence[int]],
-        stream: str,
-        kind: str,
-        alike: bool = False,
+        self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str, alike: bool = False
     ) -> dict[str, Tensor]:
         """Draw a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
 

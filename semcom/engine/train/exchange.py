@@ -61,12 +61,7 @@ def _copy_to_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _exchange_cohort(
-    cohort: Cohort,
-    mine: Cohort | None,
-    train: Prefix,
-    ids: np.ndarray,
-    parts: Sequence[np.ndarray],
-    team: Team,
+    cohort: Cohort, mine: Cohort | None, train: Prefix, ids: np.ndarray, parts: Sequence[np.ndarray], team: Team
 ) -> Cohort:
     """Join the parts of a cohort that the ranks have trained; frozen tensors are the same on all of them."""
     shared = find_untrained(cohort, train)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from semcom.channels import Link
 from semcom.config import ConfigError
-from semcom.data.federation import Ragged, find_picture
+from semcom.data.dataset import find_picture
+from semcom.data.federation import Ragged
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged

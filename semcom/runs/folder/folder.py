@@ -31,8 +31,8 @@ from semcom.files import (
     append_to_file,
     digest_of_file,
     locate_aside,
-    refuse_file,
     remove_leftover_files,
+    resolve_folder,
     set_file_aside,
     sync_file,
     write_atomically,
@@ -83,7 +83,7 @@ class Folder:
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
-        refuse_file(self.path)
+        resolve_folder(self.path)
         stored = self.path / CONFIG
         strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
         if not stored.exists():

@@ -7,7 +7,7 @@ in turn (SNRs, rates). They share the band equally, as many at a time as take pa
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from itertools import cycle, islice
 
 from semcom.channels import Link
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
@@ -15,8 +15,6 @@ from semcom.config.options import spell_option
 from semcom.engine.air.registry import PLACES
 from semcom.engine.host.keys import derive_key_seed
 from semcom.methods.parts.kinds import holds_classifier
-
-T = TypeVar("T")
 
 
 def check_new_clients(config: Resolved, link: Link) -> None:
@@ -49,7 +47,7 @@ def check_new_clients(config: Resolved, link: Link) -> None:
 def configure_new_clients(config: Resolved) -> Resolved:
     """Configure the new clients' world."""
     n, channel, train = config.new_clients, config.channel, config.train
-    lr, down = train.lr, channel.downlink_snr_db
+    lr, down, own = train.lr, channel.downlink_snr_db, channel.options
     return replace(
         config,
         clients=n,
@@ -60,11 +58,11 @@ def configure_new_clients(config: Resolved) -> Resolved:
             channel,
             snr_db=_adapt_snr(channel.snr_db, n),
             downlink_snr_db=None if down is None else _adapt_snr(down, n),
-            options=_drop_shares(channel.options),
+            options=replace(own, shares=None) if hasattr(own, "shares") else own,
         ),
         train=replace(
             train,
-            lr=_repeat_values(lr, n) if isinstance(lr, tuple) else lr,
+            lr=tuple(islice(cycle(lr), n)) if isinstance(lr, tuple) else lr,
             local_epochs=1,
             local_steps=None,
             participation=min(n, config.participants) / n,
@@ -73,15 +71,6 @@ def configure_new_clients(config: Resolved) -> Resolved:
     )
 
 
-def _drop_shares(options: Any) -> Any:
-    return replace(options, shares=None) if hasattr(options, "shares") else options
-
-
 def _adapt_snr(text: float | str, n: int) -> float | str:
     """Adapt an SNR field to n clients; only a list with a value per client changes."""
-    return ",".join(_repeat_values(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
-
-
-def _repeat_values(values: tuple[T, ...], n: int) -> tuple[T, ...]:
-    """Repeat values up to n of them."""
-    return tuple(values[i % len(values)] for i in range(n))
+    return ",".join(islice(cycle(text.split(",")), n)) if isinstance(text, str) and "," in text else text

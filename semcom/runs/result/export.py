@@ -7,7 +7,7 @@ from pathlib import Path
 from semcom.config import ConfigError, to_dict
 from semcom.config.options import spell_option
 from semcom.escape import escape_markdown
-from semcom.files import CARD, EXPORT, MODEL, refuse_file, resolve_file, write_atomically
+from semcom.files import CARD, EXPORT, MODEL, resolve_folder, write_atomically
 from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights
 from semcom.runs.result.accuracy import describe_window
@@ -40,8 +40,7 @@ def export_model(
         whose = f"the model of client {client}"
     if out is None and result.out is None:
         raise ConfigError("out: the run has no folder; give one")
-    folder = resolve_file(out) if out is not None else Path(result.out or "") / EXPORT
-    refuse_file(folder)
+    folder = resolve_folder(out if out is not None else Path(result.out or "") / EXPORT)
     tensors = result.module(client, name).state_dict()
     notes = {"semcom": result.summary["versions"]["semcom"], "run": result.summary["hash"]}
     return [

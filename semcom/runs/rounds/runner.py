@@ -73,21 +73,12 @@ def run(
         >>> [line["round"] for line in result.metrics], list(result.views)
         ([1, 2], ['global'])
     """
-    return carry_out_run(
-        resolve_setup(config),
-        on_round=on_round,
-        observe=observe,
-        profile=profile,
-        progress=progress,
-        again=again,
-        track=track,
-    )
+    return carry_out_run(resolve_setup(config), on_round, observe, profile, progress, again, track)
 
 
 @reset_torch()
 def carry_out_run(
     setup: Setup,
-    *,
     on_round: OnRound | None = None,
     observe: Observer | None = None,
     profile: bool = False,

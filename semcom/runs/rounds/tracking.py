@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from semcom.channels.registry import Registry
 from semcom.config import ConfigError, Resolved, run_hash, to_dict
-from semcom.config.identity import flatten_config
-from semcom.files import refuse_file, resolve_file
+from semcom.config.identity import flatten_table
+from semcom.files import resolve_file, resolve_folder
 from semcom.packages import check_extra_package
 from semcom.registry import find_entry
 from semcom.runs.folder.lines import read_metrics
@@ -99,7 +99,7 @@ class TensorBoard(Tracker):
     @classmethod
     def check(cls, place: str) -> None:
         """Check that the place may be a folder."""
-        refuse_file(resolve_file(place), "track")
+        resolve_folder(place, "track")
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Write the numbers of a round."""
@@ -149,7 +149,7 @@ class MLflow(Tracker):
         self.mlflow = mlflow
         mlflow.set_experiment(place)
         mlflow.start_run(run_name=name_tracked_run(config), tags={"mlflow.source.name": "semcom"})  # not its path
-        fields = list(flatten_config(hide_places(to_dict(config))).items())
+        fields = list(flatten_table(hide_places(to_dict(config))).items())
         for i in range(0, len(fields), 100):  # more at once are refused
             mlflow.log_params({_REFUSED.sub("_", name): str(value)[:500] for name, value in fields[i : i + 100]})
 

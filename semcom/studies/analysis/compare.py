@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from semcom.config import ConfigError
+from semcom.config.identity import flatten_table
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import read_client_accuracies
 from semcom.studies.analysis.statistics import (
@@ -24,7 +25,7 @@ from semcom.studies.analysis.statistics import (
 )
 from semcom.studies.names import SHIPPED, Labels
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten_row, read_number_in_row
+from semcom.studies.results.table import read_number_in_row
 
 Point = tuple[Any, ...]
 Cells = dict[Point, dict[str, dict[int, Stored]]]
@@ -188,6 +189,6 @@ def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
         found = read_number_in_row(run.flat, metric, view, snr)
         if isinstance(found, int | float) and not math.isnan(found):
             return float(found)
-    own = flatten_row({**(run.view(view) or {}), **(summary if view is None else {})})
+    own = flatten_table({**(run.view(view) or {}), **(summary if view is None else {})})
     plain = [name for name, value in own.items() if isinstance(value, int | float) and not name.startswith("views.")]
     raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")

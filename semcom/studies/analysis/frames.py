@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from semcom.config import ConfigError
+from semcom.config.identity import flatten_table
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.runs.result.accuracy import select_counted
 from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten_row
 
 Row = dict[str, Any]
 Runs = Sequence[Stored]
@@ -35,7 +35,7 @@ def yield_run_rows(found: Runs) -> Iterator[Row]:
     `view` is the name of its headline view, as in the table of a sweep (`make_table_row`).
     """
     for run in found:
-        summary = {name: value for name, value in flatten_row(run.summary or {}).items() if not isinstance(value, list)}
+        summary = {name: v for name, v in flatten_table(run.summary or {}).items() if not isinstance(v, list)}
         warnings = (run.summary or {}).get("warnings")
         state = {"status": run.status, "error": run.error, "folder": str(run.folder), "view": run.headline}
         row = {**run.fields, **summary, **({"warnings": "; ".join(warnings)} if warnings else {})}
@@ -49,7 +49,7 @@ def yield_result_rows(found: Runs) -> Iterator[Row]:
     """
     for run in found:
         for number, view in enumerate((run.summary or {}).get("views", {})):
-            plain = {name: v for name, v in flatten_row(run.view(view) or {}).items() if not isinstance(v, list)}
+            plain = {name: v for name, v in flatten_table(run.view(view) or {}).items() if not isinstance(v, list)}
             if plain:
                 place = {"hash": run.hash, "view": view, TEST: run.test_snr_db, "headline": number == 0}
                 yield {**place, **plain}

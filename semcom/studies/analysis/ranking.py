@@ -38,7 +38,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
         for point, order in orders.items()
         for names in [list(order)]
         for place in range(min(len(MARKS), len(names) - 1))
-        if _shared(found, point, names[place], names[place + 1])
+        if found[point][names[place]].keys() & found[point][names[place + 1]].keys()
     }
     ahead = dict(zip(asked, Comparisons.corrected(asked.values()), strict=True))
     rows = []
@@ -82,10 +82,6 @@ def _order_variants(variants: Any, view: Views, metric: str) -> dict[str, tuple[
     }
     means = {name: (compute_t_interval(of), len(of)) for name, of in values.items()}
     return dict(sorted(means.items(), key=lambda item: -item[1][0].mean))
-
-
-def _shared(found: Cells, point: Any, first: str, second: str) -> bool:
-    return bool(found[point][first].keys() & found[point][second].keys())
 
 
 def _supports_rank(difference: Comparison) -> bool:

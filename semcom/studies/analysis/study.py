@@ -259,14 +259,7 @@ class Study:
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
-    def compare(
-        self,
-        first: str,
-        second: str,
-        *,
-        view: Views = None,
-        metric: str = "accuracy",
-    ) -> Comparison:
+    def compare(self, first: str, second: str, *, view: Views = None, metric: str = "accuracy") -> Comparison:
         """Compute the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
 
         Args:
@@ -287,11 +280,7 @@ class Study:
         return found[0]
 
     def compare_all(
-        self,
-        variants: Sequence[str] | None = None,
-        *,
-        view: Views = None,
-        metric: str = "accuracy",
+        self, variants: Sequence[str] | None = None, *, view: Views = None, metric: str = "accuracy"
     ) -> Comparisons:
         """Compute the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
 
@@ -322,13 +311,7 @@ class Study:
         )
         return self._tell_missing_runs(found)
 
-    def mean(
-        self,
-        by: Sequence[str] | None = None,
-        *,
-        view: Views = None,
-        metric: str = "accuracy",
-    ) -> pd.DataFrame:
+    def mean(self, by: Sequence[str] | None = None, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
         """Average over seeds with 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
 
         Intervals of percentages are cut at 0 and 1.
@@ -367,13 +350,7 @@ class Study:
             found = found.assign(mark="")
         return found if found.empty else cut_intervals(found, self.labels.metric(metric))
 
-    def marked(
-        self,
-        by: Sequence[str] | None = None,
-        *,
-        view: Views = None,
-        metric: str = "accuracy",
-    ) -> pd.DataFrame:
+    def marked(self, by: Sequence[str] | None = None, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
         """Compute `mean` with the column `mark`: best or second where `rank` supports it, and empty elsewhere.
 
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
@@ -409,14 +386,7 @@ class Study:
         found = efficiency.find_efficient_variants(frame, self.axes, metric.higher)
         return cut_intervals(found, metric, "value").rename(columns={"value": metric.name})
 
-    def until(
-        self,
-        target: float,
-        cost: str = "uses",
-        *,
-        view: str | None = None,
-        window: int = 1,
-    ) -> pd.DataFrame:
+    def until(self, target: float, cost: str = "uses", *, view: str | None = None, window: int = 1) -> pd.DataFrame:
         """Find the cost at which the accuracy, averaged over seeds, first reaches a target.
 
         See `compute_cost_until_target`.

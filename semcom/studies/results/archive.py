@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import SpooledTemporaryFile, TemporaryDirectory, gettempdir
+from tempfile import SpooledTemporaryFile, gettempdir
 from typing import Any
 
 import pandas as pd
@@ -43,7 +43,7 @@ from semcom.packed import DAMAGED, Archive, BoundedArchive, Packed
 from semcom.runs.folder.summary import format_summary, read_summary, seal_summary
 from semcom.runs.result.places import Places, strip_places
 from semcom.studies.results.run import list_damaged_runs, read_stored_runs
-from semcom.studies.results.table import encode_table, read_table
+from semcom.studies.results.table import read_table
 
 LOG = logging.getLogger(__name__)
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
@@ -53,7 +53,7 @@ OF_SWEEP = (SWEEP, TABLE, REPORT)
 RUNS = "runs.zip"
 """The part of an archive with all runs but their arrays: files as they are, compressed together by LZMA."""
 MOST, LARGEST = 200_000, 4 * 2**30
-"""Files, and their bytes, of the largest archive that is unpacked: small ones may hold any number of zeros."""
+"""Files, and their bytes, of the largest archive that is read: small ones may hold any number of zeros."""
 PLAIN, RATIO = 2**26, 200
 """Bytes that any archive may become, and how many times its size a larger one."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -72,14 +72,15 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
     folder = resolve_file(folder)
-    path = _name_archive(folder) if file is None else resolve_file(file)
+    whole = folder.resolve()
+    path = whole.with_name(f"{whole.name}.zip") if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     runs, record = read_stored_runs(folder)  # or an error that says what is wrong with it
     for line in list_damaged_runs(runs, record):
         LOG.warning("%s: %s", folder, line)
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
-    places = Places(map(_read_values, configs), folder.resolve())
+    places = Places(map(_read_values, configs), whole)
     folders, kinds = sorted(run.folder for run in runs), (*KINDS, ARRAYS) if arrays else KINDS
     buffer, inner = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, zipfile.ZipFile(inner, "w") as texts:
@@ -127,11 +128,6 @@ def open_archive(path: Path) -> Path:
     return folder
 
 
-def _name_archive(folder: Path) -> Path:
-    place = folder.resolve()
-    return place.with_name(f"{place.name}.zip")
-
-
 def _list_files(folder: Path, runs: list[Path], kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
     yield from (folder / name for name in OF_SWEEP if (folder / name).is_file())
@@ -147,7 +143,7 @@ def _read_content(path: Path, places: Places) -> bytes:
         return places.words(path.read_text(encoding="utf-8", errors="replace")).encode()
     if path.name == TABLE:
         try:
-            return encode_table(places.frame(read_table(path)))
+            return places.frame(read_table(path)).to_parquet(index=False)
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
@@ -170,35 +166,20 @@ def _read_values(path: Path) -> dict[str, Any]:
 
 
 def read_archive(file: Path, only: str | None = None) -> Archive:
-    """Open an archive of a study, to read its files as they lie. Args and errors are those of `unpack_archive`."""
-    with _explain_damage(file), ExitStack() as stack:
-        return Archive(file, _open_parts(file, only, stack), stack.pop_all())
+    """Open an archive of a study, to read its files as they lie.
 
-
-def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
-    """Unpack the files of a study from an archive into a temporary folder, which is removed with the object.
-
-    Files of other names, and folders, are left where they are: an archive may be anybody's.
+    Files of other names, and folders, are not seen: an archive may be anybody's.
 
     Args:
         file: the archive.
         only: the one file, or the one run beside the files of the sweep, that is wanted (None: all).
 
     Raises:
-        ConfigError: it is no archive, damaged, or too large; the folder is removed.
-        RunError: there is no room for it.
+        ConfigError: it is no archive, damaged, or too large.
+        RunError: there is no room for its runs, which are unpacked into a temporary file where they are large.
     """
     with _explain_damage(file), ExitStack() as stack:
-        parts = _open_parts(file, only, stack)
-        _check_room(file, sum(entry.file_size for _, entries in parts for entry in entries))
-        place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
-        try:
-            for part, entries in parts:
-                part.extractall(place.name, entries)
-        except BaseException:
-            place.cleanup()
-            raise
-    return place
+        return Archive(file, _open_parts(file, only, stack), stack.pop_all())
 
 
 @contextmanager

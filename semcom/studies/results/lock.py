@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
-from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
+from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, resolve_folder
 from semcom.runs.folder.lock import LOCK, MOMENT_S, is_lock_held, take_lock, watch_lock
 from semcom.runs.folder.summary import is_summary_sealed
 
@@ -152,7 +152,7 @@ def read_sweep_record(folder: Path) -> dict[str, Any] | None:
     Raises:
         ConfigError: it is a file, or holds a run, or results without sweep.json.
     """
-    refuse_file(folder)
+    resolve_folder(folder)
     path = folder / SWEEP
     if not path.exists():
         if found := next((name for name in (TABLE, CONFIG, METRICS, SUMMARY) if (folder / name).exists()), None):

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
+from semcom.config.identity import flatten_table
 from semcom.escape import escape_texts
 from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, SWEEP, TABLE
 from semcom.runs.folder.arrays import Arrays, read_arrays
@@ -29,7 +30,6 @@ from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER, parse_sweep_record
 from semcom.studies.results.outcome import read_first_line
 from semcom.studies.results.table import (
-    flatten_row,
     is_empty,
     list_configuration_columns,
     list_table_fields,
@@ -109,7 +109,7 @@ class Stored:
     @functools.cached_property
     def flat(self) -> dict[str, Any]:
         """Its summary by dotted names, and the name of its headline view; empty for a run that is not done."""
-        return {**flatten_row(self.summary or {}), "view": self.headline}
+        return {**flatten_table(self.summary or {}), "view": self.headline}
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""

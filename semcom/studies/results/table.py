@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
+from semcom.config.identity import flatten_table
 from semcom.files import TABLE, open_file, write_atomically
 from semcom.tasks.metric import name_metric_curve
 
@@ -25,17 +25,6 @@ FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant",
 def is_empty(value: Any) -> bool:
     """Check whether a cell of a table has no value."""
     return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings into one with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if type(value) is dict or isinstance(value, Mapping):  # the first is asked in a tenth of the time
-            flat |= flatten_row(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def make_table_row(
@@ -53,19 +42,19 @@ def make_table_row(
     """
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
-    return {**list_table_fields(config), **flatten_row(found or {}), **view, **origin, **state}
+    return {**list_table_fields(config), **flatten_table(found or {}), **view, **origin, **state}
 
 
 def list_table_fields(config: RunConfig) -> dict[str, Any]:
     """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
-    flat = {name.replace(".options.", "."): value for name, value in flatten_row(values).items()}
+    flat = {name.replace(".options.", "."): value for name, value in flatten_table(values).items()}
     return {name: _fit_cell(value) for name, value in flat.items() if name not in PLACES}
 
 
 def _fit_cell(value: Any) -> Any:
     """Fit a configuration value into one column: several values become a comma list."""
-    return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
+    return ",".join(str(v) for v in value) if isinstance(value, list) else value
 
 
 def read_number_in_row(
@@ -114,14 +103,7 @@ def list_configuration_columns(frame: pd.DataFrame) -> list[str]:
 
 def write_table(frame: pd.DataFrame, path: Path) -> Path:
     """Write the table (Parquet), all of it or nothing, and return `path`."""
-    return write_atomically(path, encode_table(frame))
-
-
-def encode_table(frame: pd.DataFrame) -> bytes:
-    """Encode the table as Parquet."""
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+    return write_atomically(path, frame.to_parquet(index=False))
 
 
 def read_table(path: Path) -> pd.DataFrame:

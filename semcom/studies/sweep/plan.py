@@ -29,13 +29,7 @@ from semcom.studies.results import table
 from semcom.studies.results.failures import format_run_label, format_run_labels
 from semcom.studies.results.lock import read_sweep_record, refuse_another_sweep
 from semcom.studies.results.run import RATIO
-from semcom.studies.sweep.request import (
-    OWN,
-    Request,
-    apply_request,
-    list_joining_methods,
-    make_experiment_of_request,
-)
+from semcom.studies.sweep.request import OWN, Request, apply_request, list_joining_methods, make_experiment_of_request
 from semcom.tasks.registry import TASKS
 
 LOG = logging.getLogger(__name__)

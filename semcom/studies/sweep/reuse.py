@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from semcom.files import (
     resolve_file,
     write_atomically,
 )
+from semcom.packed import Packed
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import Folder, check_stored_reads
 from semcom.runs.folder.lock import BusyError
@@ -34,7 +35,7 @@ from semcom.runs.folder.summary import write_summary
 from semcom.runs.request.sources import list_reads
 from semcom.studies.experiment import Train
 from semcom.studies.registry import EXPERIMENTS, find_experiment
-from semcom.studies.results.archive import unpack_archive
+from semcom.studies.results.archive import open_archive, read_archive
 from semcom.studies.results.lock import read_sweep_record
 from semcom.studies.results.outcome import has_outcome, locate_run_folder
 from semcom.studies.results.run import Stored, read_stored_runs
@@ -42,11 +43,10 @@ from semcom.studies.sweep.plan import Plan
 from semcom.studies.sweep.request import Request, list_joining_methods
 
 
-@contextmanager
 def find_reusable_runs(
     plan: Plan, studies: Sequence[Path | str] | Path | str, train: Train | None = None
-) -> Iterator[dict[str, Stored]]:
-    """Surround a sweep, and give those of its unfinished runs that lie finished in other studies, by hash.
+) -> dict[str, Stored]:
+    """Find those of a sweep's unfinished runs that lie finished in other studies, by hash.
 
     Args:
         plan: the sweep.
@@ -58,22 +58,21 @@ def find_reusable_runs(
     Raises:
         ConfigError: one of them is no sweep's, or trains in another way, or has no finished run of the sweep.
     """
-    with ExitStack() as stack:
-        found: dict[str, Stored] = {}
-        for study in _list_studies(studies):
-            try:
-                place = resolve_file(study)
-                folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
-                _check_training(folder, train or plan.experiment.train)
-                runs = {run.hash: run for run in read_stored_runs(folder)[0]}
-                fits = partial(_is_reusable, archived=place.is_file())
-            except ConfigError as error:
-                raise ConfigError(f"reuse: {study}: {error}") from None
-            theirs = {key: run for key, run in runs.items() if key in plan.runs and fits(plan.runs[key], run)}
-            if not theirs:
-                raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
-            found = {**theirs, **found}
-        yield {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
+    found: dict[str, Stored] = {}
+    for study in _list_studies(studies):
+        try:
+            place = resolve_file(study)
+            folder = open_archive(place)
+            _check_training(folder, train or plan.experiment.train)
+            runs = {run.hash: run for run in read_stored_runs(folder)[0]}
+            fits = partial(_is_reusable, archived=folder is not place)
+        except ConfigError as error:
+            raise ConfigError(f"reuse: {study}: {error}") from None
+        theirs = {key: run for key, run in runs.items() if key in plan.runs and fits(plan.runs[key], run)}
+        if not theirs:
+            raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
+        found = {**theirs, **found}
+    return {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
 
 
 def add_reused_variants(name: str | None, request: Request, studies: Sequence[Path | str] | Path | str) -> Request:
@@ -109,8 +108,7 @@ def _read_record(study: Path | str) -> dict[str, Any]:
     """Read sweep.json of a folder or an archive. Raises ConfigError where there is none."""
     place = resolve_file(study)
     try:
-        with unpack_archive(place, SWEEP) if place.is_file() else nullcontext(place) as folder:
-            held = read_sweep_record(Path(folder))
+        held = read_sweep_record(Packed(read_archive(place, SWEEP)) if place.is_file() else place)
     except ConfigError as error:
         raise ConfigError(f"reuse: {study}: {error}") from None
     if held is None:

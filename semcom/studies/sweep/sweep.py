@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -201,37 +201,36 @@ def execute_sweep(
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry, own = _choose_training(plan, train, track)
     plan = _mark_training(plan, train)
-    with ExitStack() as stack:
-        found = stack.enter_context(find_reusable_runs(plan, reuse, train))
-        # Finished runs too: a result counts only while the files that it read are unchanged.
-        for config in share.values():
-            check_stored_reads(locate_run_folder(config))
-        left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
-        if not own:
-            _tell_of_what_lacks([config for config in share.values() if config.keep and has_outcome(config)])
-        jobs = _check_processes(left, jobs, backend, own)
-        # A division that no run can get is found now, not hours later when its run begins.
-        check_sweep_data(left)
-        with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
-            # Copying writes into folders of runs, so no other sweep may be in them.
-            for key in found.keys() & share.keys():
-                take_reused_run(share[key], found[key])
-            stack.close()  # archives need not lie unpacked for as long as the runs take
-            errors = carry_out_in_pool(
-                share,
-                jobs=jobs,
-                backend=backend,
-                gpus_per_run=gpus_per_run,
-                train=carry,
-                limit_minutes=limit_minutes,
-                labels=plan.labels,
-            )
-            others = [config for key, config in plan.runs.items() if key not in share]
-            missing = [c for c in others if not has_outcome(c) and read_left_error(c) is None]
-            if shard is None or not missing:
-                # Without the lock's file another sweep may have begun, and write this table too.
-                check_lock()
-                return _store_table(plan, errors, own)
+    found = find_reusable_runs(plan, reuse, train)
+    # Finished runs too: a result counts only while the files that it read are unchanged.
+    for config in share.values():
+        check_stored_reads(locate_run_folder(config))
+    left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
+    if not own:
+        _tell_of_what_lacks([config for config in share.values() if config.keep and has_outcome(config)])
+    jobs = _check_processes(left, jobs, backend, own)
+    # A division that no run can get is found now, not hours later when its run begins.
+    check_sweep_data(left)
+    with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
+        # Copying writes into folders of runs, so no other sweep may be in them.
+        for key in found.keys() & share.keys():
+            take_reused_run(share[key], found[key])
+        found.clear()  # archives need not be open for as long as the runs take
+        errors = carry_out_in_pool(
+            share,
+            jobs=jobs,
+            backend=backend,
+            gpus_per_run=gpus_per_run,
+            train=carry,
+            limit_minutes=limit_minutes,
+            labels=plan.labels,
+        )
+        others = [config for key, config in plan.runs.items() if key not in share]
+        missing = [c for c in others if not has_outcome(c) and read_left_error(c) is None]
+        if shard is None or not missing:
+            # Without the lock's file another sweep may have begun, and write this table too.
+            check_lock()
+            return _store_table(plan, errors, own)
     if errors:
         _print_failures(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
@@ -315,8 +314,7 @@ def preview_sweep(
     """
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     finished = {key for key, config in share.items() if has_outcome(config)}
-    with find_reusable_runs(plan, reuse) as found:
-        reused = found.keys() & share.keys()
+    reused = find_reusable_runs(plan, reuse).keys() & share.keys()
     pending = share.keys() - finished - reused
     counts = {"finished": len(finished), "reusable": len(reused), "pending": len(pending)}
     part = f"shard {shard}: " if shard else ""

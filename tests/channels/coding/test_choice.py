@@ -132,8 +132,3 @@ def test_where_no_scheme_has_room_all_is_lost() -> None:
     assert (row.codec, row.modulation, row.lost) == ("", 0, 1.0)
     grey = photos(2).double().mean((2, 3), keepdim=True).round().expand(2, 3, 32, 32)
     assert row.psnr_db == row.bound_db == pytest.approx(mean_psnr(photos(2), grey))
-
-
-def test_an_unknown_codec_is_refused() -> None:
-    with pytest.raises(ValueError, match="^codec: 'png' is unknown"):
-        SampleImages(photos(1), "png")

@@ -63,18 +63,3 @@ def test_a_group_has_the_band_of_all_its_users():
     for link, slots, part in ((alone, 14, 6), (shared, 7, 3)):
         assert link.cost(numbers, np.arange(6)).uses == pytest.approx(slots * 14 * 15 / 14 * 12 / part)
     assert make_link("ofdm", users=2, antennas=2).in_band(6, 6, 10, 8).options.subcarriers == 3 * 4
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"antennas": 2, "users": 2, "csi": "ls"}, "antennas"),
-        ({"users": 2, "csi": "ls"}, "users"),
-        ({"users": 2, "shares": (0.5, 0.5)}, "shares"),
-        ({"users": 3, "antennas": 2, "combining": "zf"}, "users"),
-        ({"combining": "zf"}, "combining"),
-    ],
-)
-def test_users_that_the_grid_cannot_tell_apart_are_refused(options, named):
-    with pytest.raises(ValueError, match=f"^{named}: "):
-        make_link("ofdm", **options)

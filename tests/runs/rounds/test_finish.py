@@ -226,13 +226,6 @@ def test_predictions_are_those_of_the_finished_models(kind: str, tmp_path: Path)
     assert not torch.equal(usual, first.predict(0, federation.images))
 
 
-def test_linear_is_what_repper_does_itself() -> None:
-    result = run(worlds.request("repper", train={"eval_every": 10}, finish={"kind": "linear", "epochs": 5}))
-    row = result.summary["finish"]
-    assert list(row["views"]) == ["finished", "personal"] and row["views"]["finished"] == row["views"]["personal"]
-    assert row["finished/loss"] == row["head/loss"] > 0
-
-
 def test_the_defaults_train_to_convergence() -> None:
     """On digits, after a schedule that has ended: a head is as good as logistic regression on the same features."""
     train = {"rounds": 3, "batch_size": 15, "lr_milestones": (2, 3), "lr_decay": 0.01, "eval_every": 10}

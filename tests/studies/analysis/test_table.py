@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from semcom.config.identity import flatten_table
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.results.table import (
-    flatten_row,
     list_configuration_columns,
     make_table,
     read_number_in_row,
@@ -35,7 +35,7 @@ def test_mixed_columns_survive_parquet(tmp_path: Path) -> None:
 
 
 def test_flatten_names_with_dots() -> None:
-    assert flatten_row({"a": {"b": {"9.0": 1}, "c": [1, 2]}, "d": None}) == {
+    assert flatten_table({"a": {"b": {"9.0": 1}, "c": [1, 2]}, "d": None}) == {
         "a.b.9.0": 1,
         "a.c": [1, 2],
         "d": None,
