@@ -90,15 +90,16 @@ class Statistics:
 
     @cached_property
     def _known(self) -> Law | None:
-        """The law of the power that arrives, if |h|^2 has one in closed form and no sender adapts its own to h."""
-        return self.link.law() if type(self.link).amplitude is Link.amplitude else None
+        """The law of the power that arrives: of |h|^2 if that has one in closed form, the receiver knows h, and senders
+        do not adapt to it."""
+        return self.link.law() if type(self.link).amplitude is Link.amplitude and not self.link.estimates else None
 
     def shrink(self, no: float) -> float:
         """Compute E[a] of an MMSE equaliser at a noise variance, a = w h: the fraction of a symbol in its estimate."""
         if not self.fades:
             return 1.0
-        if self._known is not None and not self.link.estimates:
-            return self.law.mean(lambda g: g / (g + no))
+        if self._known is not None:
+            return self.law.mean(lambda g: np.divide(g, g + no, out=np.zeros_like(g), where=g > 0))
         if no and (law := self._find_sinr_law(Sender(1 / no))) is not None and self.link.users > 1:
             return law.mean(lambda sinr: sinr / (1 + sinr))
         at = torch.full((1, 1), no, dtype=torch.float64)
@@ -151,12 +152,16 @@ class Statistics:
     def measure(self, drawn: Realisation, sender: Sender) -> Tensor:
         """Compute the bits per use that symbols `[blocks, n]` carry, the mean over each block, `[blocks]`.
 
-        Other users' symbols count as noise.
+        Other users' symbols count as noise, and so does what a receiver that estimates h does not know of it (Hassibi
+        and Hochwald, IEEE Trans. Inf. Theory 49, 2003, Eq. 20).
         """
         no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
         gain, others = self.link.sent_gain(drawn, no), self.link.interference(drawn, no)
+        if (estimate := self.link.estimate(drawn, no.sqrt())) is not None:
+            gain, others = estimate.mean, estimate.variance
         assert gain is not None
-        sinr = gain.abs().square().double() / (no if others is None else no + others)
+        power = gain.abs().square().double()
+        sinr = torch.where(power > 0, power / (no if others is None else no + others), 0.0)  # of nothing, without noise
         return torch.log1p(sinr / sender.backoff).mean(1) / math.log(2)
 
     @cached_property
@@ -203,27 +208,37 @@ class ClientStatistics:
         link: of the run.
         powers_beside: `(direction, client) -> [U]`, the powers of the users of a client's resource over its own, or
             None for equal powers.
+        clock: the time of the run, s.
     """
 
     def __init__(
-        self, link: Link, powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
+        self,
+        link: Link,
+        powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.powers_beside = powers_beside
+        self.powers_beside, self.clock = powers_beside, clock
         self._own, self._whole = link, link.broadcast()
 
     def choose_link(self, broadcast: bool = False) -> Link:
         """Return the run's link, or that of a broadcast."""
         return self._whole if broadcast else self._own
 
-    def of(self, direction: str, client: int, broadcast: bool = False) -> Statistics:
-        """Find the statistics of a client's uplink or downlink, or of what it hears of a broadcast."""
+    def of(self, direction: str, client: int, broadcast: bool = False, now: bool = False) -> Statistics:
+        """Find the statistics of a client's uplink or downlink, or of what it hears of a broadcast.
+
+        `now`: those at the time of the run, of a link whose frames follow it; a rate is chosen without that knowledge.
+        """
+        link, seconds = self.choose_link(broadcast), self.clock()
         powers = None if broadcast else self.powers_beside(direction, client)
         others = () if powers is None else tuple(powers.tolist()[1:])
-        return self._make(self.choose_link(broadcast).like(client), others, broadcast)
+        when = seconds if now and link.at(seconds) is not link else None
+        return self._make(link.like(client), others, broadcast, when)
 
     @lru_cache(maxsize=512)  # noqa: B019 (a run has one)
-    def _make(self, client: int, others: tuple[float, ...], broadcast: bool) -> Statistics:
-        return Statistics(self.choose_link(broadcast).of(client), others)
+    def _make(self, client: int, others: tuple[float, ...], broadcast: bool, seconds: float | None) -> Statistics:
+        link = self.choose_link(broadcast)
+        return Statistics((link if seconds is None else link.at(seconds)).of(client), others)
 
 
 def _make_generator() -> torch.Generator:

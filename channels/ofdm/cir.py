@@ -17,7 +17,8 @@ from torch import Tensor
 
 from semcom.channels.equalise import combine_antennas
 from semcom.channels.law import Listed
-from semcom.channels.link import SAMPLES, Realisation
+from semcom.channels.link import SAMPLES, Realisation, complex_normal
+from semcom.channels.ofdm.grid import SLOT
 from semcom.channels.ofdm.link import ALONG, OFDM
 from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
 from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
@@ -58,6 +59,7 @@ class CIR(OFDM):
     def __init__(self, options: CIR.Options) -> None:
         super().__init__(options)
         self.same_again = self.options.time == "round"
+        self._clients = len(self.profile.paths)
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
@@ -79,6 +81,7 @@ class CIR(OFDM):
             some = f"{active} clients of a round and {clients - active} others"
             raise ValueError(f"users: {some} do not make groups of {self.users}, and nobody else is in the file")
         link = cast(CIR, super().in_band(clients, active, batch, d))
+        link._clients = clients
         responses = [cast(CIR, link.of(k))._list_responses() for k in range(clients)]
         powers_db = [10 * math.log10(h.abs().square().mean()) for h in responses]
         if max(map(abs, powers_db)) > 0.5:
@@ -108,18 +111,22 @@ class CIR(OFDM):
     ) -> tuple[Realisation, float]:
         """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times.
 
-        Of several users, the others of a block are clients of the file by chance, at times of their own; the block is
-        then represented by subcarriers spread over it.
+        Of several users, the others of a block are clients of the run by chance (before `in_band`: of the file), at
+        times of their own; the block is then represented by subcarriers spread over it.
         """
         if self.users > 1:
             n = blocks or max(1024, SAMPLES // (4 * ALONG * self.users * self.antennas))
             return separate_users(self._draw_company(n, generator), self.combining, powers), 1.0
         h = self._combine_responses()
-        return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
+        h = h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]
+        if not self.estimates:
+            return {"fading": h}, 1.0
+        times = max(1.0, uses / h.shape[1] * SLOT / len(self._grid.data))
+        return self._add_estimates(h, complex_normal(h.shape, generator, h.real.dtype), times, generator), 1.0
 
     def _draw_company(self, blocks: int, generator: torch.Generator) -> Tensor:
         """Draw the gains of a client and others beside it on a few subcarriers, `[blocks, subcarriers, N, U]`."""
-        own, everybody = self._client or 0, range(len(self.profile.paths))
+        own, everybody = self._client or 0, range(self._clients)
         width = self._frame(own, 1)[0]
         few = torch.arange(min(width, ALONG)) * width // min(width, ALONG)
         h = torch.stack([self.profile.list_responses(k, width, self._grid.spacing_hz)[..., few] for k in everybody])
@@ -131,7 +138,7 @@ class CIR(OFDM):
     def find_fades(
         self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None
     ) -> Sequence[Fades] | None:
-        """Choose other users of which `fades` does not tell: clients of the file, by chance."""
+        """Choose other users of which `fades` does not tell: clients of the run, by chance."""
         if self.users == 1 or (fades and fades[0].generators):
             return fades
         each = zip(fades or [Fades((), 0) for _ in clients], clients, generators, strict=True)
@@ -139,7 +146,7 @@ class CIR(OFDM):
 
     def _choose_users(self, fade: Fades, client: int, generator: torch.Generator) -> Fades:
         """Choose who is beside a client, and make the generators of all of them."""
-        others = torch.randperm(len(self.profile.paths) - 1, generator=generator)[: self.users - 1]
+        others = torch.randperm(self._clients - 1, generator=generator)[: self.users - 1]
         seeds = torch.randint(2**62, (self.users,), generator=generator).tolist()
         keys = [torch.Generator(generator.device).manual_seed(seed) for seed in seeds]
         return replace(fade, generators=keys, clients=[client, *(others + (others >= client)).tolist()])

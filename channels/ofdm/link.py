@@ -164,7 +164,31 @@ class OFDM(Combined):
         share = min(1.0, step * along / times) if doppler else 1.0
         if users > 1:
             return separate_users(gains.permute(0, 3, 2, 1), self.combining, powers), share
-        return {"fading": combine_antennas(gains[:, 0], 1)}, share
+        drawn = {"fading": combine_antennas(gains[:, 0], 1)}
+        if not self.estimates:
+            return drawn, share
+        alike = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
+        other = torch.cat(alike).view(count, along * across)
+        return self._add_estimates(drawn["fading"], other, times, generator), share
+
+    def _add_estimates(self, h: Tensor, other: Tensor, times: float, generator: torch.Generator) -> dict[str, Tensor]:
+        """Add to h on some elements of blocks what the receiver knows of it, as `draw` does on all of whole slots.
+
+        Args:
+            h, other: two independent fades, `[blocks, n]`: errors of interpolation are as alike over subcarriers as h.
+            times: OFDM symbols of a block, all over whose slots the elements are taken to lie.
+            generator: of the pilots' noise.
+        """
+        if self.block_fading:  # one h, and other noise at each pilot
+            h, other = h.expand(-1, ACROSS), other.expand(-1, ACROSS)
+        slots = min(3, max(1, round(times / SLOT)))
+        known = _measure_interpolation(self.profile, self._client or 0, self._grid, slots, h.device)
+        inner = known.unflatten(0, (slots, -1))[slots // 2]
+        moments = inner[torch.arange(h.shape[1]) * len(inner) // h.shape[1]]
+        r, floor, weights = moments.unbind(-1)
+        error = weights.sqrt() * complex_normal(h.shape, generator, h.real.dtype)
+        shares = {"known": r * h + floor.sqrt() * other, "error": error}
+        return {"fading": h, **shares, "moments": moments.expand(len(h), -1, -1)}
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
         """Draw as `Link` does, whole slots of subcarriers that are spread over the client's."""

@@ -223,6 +223,17 @@ def test_each_client_has_statistics_of_its_own(city: str) -> None:
     assert rate == pytest.approx(math.log2(1 - 10 * math.log(0.9)), abs=0.1) and fading.find_outage(TEN, rate) == 0.1
 
 
+def test_without_noise_nothing_arrives_of_what_is_blocked(tmp_path: Path) -> None:
+    """A client that is heard at nine of ten times."""
+    a = np.ones((1, 10, 1), dtype=complex)
+    a[0, 3] = 0
+    np.savez(tmp_path / "tunnel.npz", a=a, tau=np.zeros((1, 1)))
+    blocked = Statistics(make_link("cir", path=str(tmp_path / "tunnel.npz"), subcarriers=2).of(0))
+    assert blocked.shrink(0.0) == pytest.approx(0.9)
+    silent = Sender(math.inf, uses=10)
+    assert blocked.find_limit(silent, 0.05) == 0 and blocked.find_limit(silent, 0.2) > 100
+
+
 def test_estimates_of_each_client_are_as_good_as_its_own(monkeypatch) -> None:
     """A client at rest and a client with another h in every symbol: interpolation is exact or useless."""
 

@@ -166,7 +166,7 @@ class Superposed(Access):
         Returns:
             the deviation, and the least q: a symbol that is sent counts 1 / q times, and so may an update.
         """
-        inversion = self._inversion(tuple(ids.tolist()))
+        inversion = self._inversion(tuple(ids.tolist()), self.air.clock())
         reach = float(inversion.mean.where(inversion.mean > 0, 1.0).amin())
         if not self.air.link.noisy:
             return 0.0, reach
@@ -195,7 +195,7 @@ class Superposed(Access):
         symbols, of = pair_numbers(values), self.air.uncoded
         drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1], True) for k in ids])
         gains, sent = of.statistics.choose_link(True).gain(drawn), None
-        inversion = self._inversion(tuple(ids.tolist()))
+        inversion = self._inversion(tuple(ids.tolist()), self.air.clock())
         snr_db = self._find_snr_db(ids, shares)
         host: Any = {"loudness": inversion.measure_loudness(snr_db)}
         if gains is not None:
@@ -211,10 +211,10 @@ class Superposed(Access):
         return unpair_numbers(error[None], values[:1])[0], sent
 
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
-    def _inversion(self, clients: tuple[int, ...]) -> Inversion:
+    def _inversion(self, clients: tuple[int, ...], seconds: float) -> Inversion:
         threshold, csi_error = 10 ** (self.options.truncation_db / 10), self.options.csi_error
         means = torch.tensor(
-            [self.air.uncoded.statistics.of("up", k, True).invert(threshold, csi_error) for k in clients],
+            [self.air.uncoded.statistics.of("up", k, True, now=True).invert(threshold, csi_error) for k in clients],
             dtype=torch.float64,
         )
         return Inversion(threshold, csi_error, *means.unbind(1))

@@ -107,7 +107,7 @@ class Air:
     timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
-        own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside)
+        own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside, self.clock)
         channel = (self.draw, self.key, self.snr_db, statistics)
         self.whole = self.link.broadcast()
         self._owed: list[tuple[float, Tensor]] = []

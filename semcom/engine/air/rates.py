@@ -224,7 +224,7 @@ class Capacity(Rates):
         if not statistics.fades:
             generator = self.key("lost" if direction == "up" else "lost down", name, client)
             return 0.0 if float(torch.rand((), generator=generator)) < self.options.outage else rate
-        if self.link.block_fading:
+        if self.link.block_fading and not self.link.estimates:  # estimates differ within the block
             return float(statistics.measure(self.draw(direction, named, client, 2, broadcast), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client), self.clock())
 

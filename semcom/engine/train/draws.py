@@ -111,7 +111,9 @@ class Draws:
         return torch.randperm(self.config.clients, generator=generator).numpy()
 
     def _mean_db(self) -> np.ndarray:
-        return self._snr_at_full_power("up", np.arange(self.config.clients), 1).numpy()
+        """Find the mean uplink SNRs of all clients in dB, with all antennas where what a scheduler sees has them."""
+        several = 10 * np.log10(self.link.antennas) if self.link.lasting else 0.0
+        return self._snr_at_full_power("up", np.arange(self.config.clients), 1).numpy() + several
 
     def _seen_db(self, round_: int) -> np.ndarray:
         """Compute the uplink SNRs of all clients in dB as a scheduler sees them, with fading that lasts."""

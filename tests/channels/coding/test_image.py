@@ -155,6 +155,18 @@ def test_fading_loses_images_in_outages():
     assert low - error < rayleigh < high + error and rician < rayleigh - 0.1
 
 
+@pytest.mark.parametrize("coherence", ["batch", "round"])
+def test_one_gain_lasts_for_all_images_of_a_call(coherence, monkeypatch):
+    """However many are sent at once."""
+    met, block = [], ImageChain._block
+    monkeypatch.setattr("semcom.channels.coding.image.BLOCK", 1200)
+    monkeypatch.setattr(ImageChain, "_block", lambda *args: met.append(args[-1]) or block(*args))
+    chain = ImageChain(400, headers="free", fading="rayleigh", coherence=coherence)
+    for seed in (0, 1):
+        chain.send(photos(12), 12.0, seeded(seed))
+    assert [len(h) for h in met] == [3] * 8 and len(torch.cat(met).abs().unique()) == 2
+
+
 def test_the_draw_is_a_function_of_the_generator_alone():
     images, chain = photos(30), ImageChain(400)
     before = torch.get_rng_state()

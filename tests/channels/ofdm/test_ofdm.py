@@ -16,6 +16,7 @@ from semcom.channels.ofdm.grid import Grid, make_frame
 from semcom.channels.ofdm.link import OFDM, _measure_interpolation
 from semcom.channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
 from semcom.channels.power import normalise_power
+from semcom.channels.statistics import Sender, Statistics
 from tests.channels.draws import randn
 from tests.samples import has_mean
 
@@ -195,6 +196,24 @@ def test_mmse_knows_what_moves_between_the_pilots(snr_db):
         expected = theory.mean_square_error("mmse", no, known=r**2 / power)
         assert expected < 1
         assert has_mean(errors[:, column], expected)
+
+
+RATES = [({"speed_mps": 60.0}, 20.0, 24), ({"speed_mps": 30.0}, 15.0, 96), ({"profile": "rayleigh"}, 10.0, 24)]
+
+
+@pytest.mark.parametrize(("options", "snr_db", "d"), RATES)
+def test_rates_are_those_that_a_receiver_with_these_estimates_has(options, snr_db, d):
+    """A tenth of the simulated blocks carries less than the limit, and what all carry on average is the same."""
+    link, sender = ofdm(csi="ls", subcarriers=16, **options), Sender(10 ** (snr_db / 10), uses=16 * d / 2)
+    up, no = draw(link, [1] * 600, 16 * d, seed=5), torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
+    estimate, statistics = link.estimate(up, no.sqrt()), Statistics(link)
+    carried = torch.log2(1 + estimate.mean.abs().square() / (estimate.variance + no)).mean(1)
+    lost = float((carried < statistics.find_limit(sender, 0.1)).double().mean())
+    assert lost == pytest.approx(0.1, abs=5 * (0.09 / 600) ** 0.5)
+    known = Statistics(ofdm(subcarriers=16, **options)).find_limit(sender, 0.1)
+    assert float((carried < known).double().mean()) > 0.15
+    mean = statistics.measure(link.draw_blocks(sender.uses, 4000, torch.Generator().manual_seed(0))[0], sender).mean()
+    assert float(mean) == pytest.approx(float(carried.mean()), abs=5 * float(carried.std()) / 600**0.5)
 
 
 def test_the_slots_of_a_frame_know_their_estimates_alike():

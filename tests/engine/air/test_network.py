@@ -160,6 +160,30 @@ def test_everything_on_the_way_meets_the_streets_as_they_are_in_the_round() -> N
     assert scene.find_time(0) != scene.find_time(45) and len(set(found.values())) == 3
 
 
+@pytest.mark.parametrize("access", ["orthogonal", "superposed"])
+def test_uncoded_numbers_are_unbiased_at_each_time_of_a_walk(access: str) -> None:
+    """The part that arrives of a client's tensors is 1 in a round, in which all meet the same h."""
+    air = {"parameters": "analog", "access": access}
+    w = world({**WALK, "round_s": 30.0}, channel=STREET, air=air)
+    for round_ in (1, 2, 4, 5):
+        w.session.tally.begin(round_)
+        statistics, seconds = w.air.uncoded.statistics, w.session.draws.find_seconds()
+        for k in range(CLIENTS):
+            link = w.session.draws.link.at(seconds).of(k)
+            power = link._combine_responses()[0].abs().square()  # type: ignore[attr-defined]
+            now = statistics.of("up", k, now=True)
+            assert now.shrink(0.5) == pytest.approx(float((power / (power + 0.5)).mean()), rel=1e-6)
+            assert now.invert(0.1, 0.0)[1] == pytest.approx(float((power >= 0.1).double().mean()))
+    if access == "superposed":
+        return
+    sent, parts = torch.ones(CLIENTS, 240 * 12, dtype=torch.float64), []
+    for name in map(str, range(40)):
+        got = w.air.send("up", name, sent, np.arange(CLIENTS), np.full(CLIENTS, sent.shape[1]))
+        parts.append((got * sent).sum(1) / sent.square().sum(1))
+    each = torch.stack(parts)
+    assert ((each.mean(0) - 1).abs() < 5 * each.std(0) / len(each) ** 0.5 + 0.03).all()  # whose frames are turned
+
+
 def test_in_a_scene_a_repetition_meets_the_streets_of_the_round_again() -> None:
     """At the rate that the round's responses carry, and at the rate itself where they carry more."""
     w = world(WALK, channel=STREET, air={"rate": "capacity", "outage": 0.5, "backoff_db": 0.0})
@@ -189,10 +213,11 @@ def test_users_of_a_scene_have_rates_of_their_own_company() -> None:
         statistics = ClientStatistics(w.session.draws.link, w.session.draws.powers_beside).of("up", k)
         snr = 10 ** (float(w.session.draws.snr_db("up", ids[[k]])[0]) / 10)
         drawn = [
-            statistics.draw_information(Sender(snr, 10**0.3, 1e5), torch.Generator().manual_seed(i)) for i in range(300)
+            statistics.draw_information(Sender(snr, 10**0.3, 1e5), torch.Generator().manual_seed(i), 15.0 * (i % 9))
+            for i in range(300)
         ]
         lost = float(np.mean(np.array(drawn) < rates[k]))
-        assert 0.02 < lost < 0.22  # 0.1, of 300 at one time
+        assert lost == pytest.approx(0.1, abs=5 * (0.09 / 300) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,21 @@ def test_schedulers_see_the_fading_of_the_round() -> None:
     assert has_mean(np.array(found), sum(1 / k for k in range(1, 9)))
 
 
+@pytest.mark.parametrize("antennas", [1, 8])
+def test_the_weak_are_not_served_first_because_of_antennas(antennas: int) -> None:
+    """Four clients at -5 dB and four at 25 dB, two a round: each half has about half of the first eight rounds."""
+    channel = {"kind": "rayleigh", "coherence": "round", "round_doppler": 0.4, "antennas": antennas}
+    channel["snr_db"] = ",".join(["-5"] * 4 + ["25"] * 4)
+    weak = []
+    for seed in range(12):
+        network, train = NetworkConfig(scheduling="proportional-fair"), {"participation": 0.25}
+        w = worlds.world(sizes=(2,) * 8, network=network, channel=channel, train=train, seed=seed)
+        for round_ in range(1, 9):
+            w.session.tally.begin(round_)
+            weak.append((w.sample() < 4).sum())
+    assert np.mean(weak) == pytest.approx(1, abs=0.25)
+
+
 def test_noise_free_clients_are_fair_too() -> None:
     w = worlds.world(
         sizes=(2,) * 4,
