@@ -151,6 +151,8 @@ class Link:
     """True if a block of data meets a single h, whatever its length."""
     estimates: bool = False
     """True if the receiver has only an estimate of h (`estimate`)."""
+    overhead: float = 1.0
+    """Channel uses that each use with data takes of what is coded, with pilots and cyclic prefixes."""
 
     @property
     def carrier(self) -> Link:

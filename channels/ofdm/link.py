@@ -79,6 +79,7 @@ class OFDM(Combined):
         self._pilots = tuple(sorted(list_values(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
         self._apart_hz = self._grid.spacing_hz
+        self.overhead = SLOT / len(self._grid.data) * (1 + options.cyclic_prefix)
         self.profile = self.make_profile()
         self.estimates = options.csi == "ls"
         self.block_fading = type(self.profile) is RAYLEIGH

@@ -244,7 +244,7 @@ class Air:
         bits = floats / d * target_bits
         # Labels of each mini-batch are a block of their own; a client may have no mini-batch.
         batches = np.array([max(1, len(own)) for own in sizes])
-        labels = bits / self.rates.measure("up", ids, bits / batches)
+        labels = bits / self.rates.measure("up", ids, bits / batches) * self.link.overhead
         self.add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
             self.add("down", ids, floats, 0 * bits, Cost(uses, energy))
@@ -346,7 +346,7 @@ class Air:
         name: str = "",
     ) -> None:
         """Add error-free traffic of clients: `floats` numbers in `bits` bits each, `[n]` both."""
-        uses = bits / self.arrivals.choose_rates(direction, ids, bits, broadcast, name)
+        uses = bits / self.arrivals.choose_rates(direction, ids, bits, broadcast, name) * self.link.overhead
         self.add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def add(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -194,15 +194,27 @@ class Capacity(Rates):
     def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Compute the rates less the losses at them; see `Rates.measure`.
 
-        A block that is repeated in another fade arrives or not as if it were another one. Where it meets the same h
-        again, all repetitions together carry it at last: at the rate that this h carries.
+        A block that is repeated in another fade arrives or not as if it were another one, and a broadcast is repeated
+        until all have it. Where a block meets the same h again, all repetitions together carry it at last: at the rate
+        that this h carries.
         """
-        rates = self.choose(direction, ids, bits, broadcast)
-        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
+        rates, senders = self._choose_for_senders(direction, ids, bits, broadcast)
+        each = list(zip(ids.tolist(), senders, rates.tolist(), strict=True))
         if self.link.same_again:
-            return np.minimum(rates, [self._draw_block(direction, "", *sender, broadcast) for sender in senders])
-        of = self.statistics.of
-        return rates * np.array([1 - of(direction, k, broadcast).find_outage(s, rate) for k, s, rate in senders])
+            return np.minimum(rates, [self._draw_block(direction, "", *one, broadcast) for one in each])
+        outages = np.array([self.statistics.of(direction, k, broadcast).find_outage(s, rate) for k, s, rate in each])
+        return rates / count_sends(outages) if broadcast and len(ids) else rates * (1 - outages)
+
+    def _choose_for_senders(
+        self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool
+    ) -> tuple[np.ndarray, list[Sender]]:
+        """Choose rates, and list the senders of blocks at these: of a broadcast one block, at the slowest rate."""
+        rates = self.choose(direction, ids, bits, broadcast)
+        senders = self._list_senders(direction, ids, bits, broadcast)
+        if not broadcast or not len(ids):
+            return rates, senders
+        longest = max(sender.uses for sender in senders)
+        return np.full(len(ids), rates.min()), [replace(sender, uses=longest) for sender in senders]
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
         """Draw the clients that lose their block, see `Rates.draw_losses`.
@@ -210,9 +222,8 @@ class Capacity(Rates):
         A block is lost if it meets a channel too bad for the rate; without fading a fraction `outage` is, by chance.
         """
         down = direction == "down"  # one block for all
-        rates = self.choose(direction, ids, bits, down)
-        sent = rates if direction == "up" or not len(ids) else np.full(len(ids), rates.min())
-        each = zip(ids.tolist(), self._list_senders(direction, ids, bits, down), sent.tolist(), strict=True)
+        rates, senders = self._choose_for_senders(direction, ids, bits, down)
+        each = zip(ids.tolist(), senders, rates.tolist(), strict=True)
         kept = [self._draw_block(direction, name, *one, down) >= one[2] * (1 - ROUNDING) for one in each]
         return ~np.array(kept, dtype=bool)
 
@@ -244,6 +255,27 @@ class Capacity(Rates):
             steps = [round(2 * math.log2(n)) / 2 for n in uses]
             senders = [Sender(snr, backoff, 2**step) for snr, step in zip(ratios, steps, strict=True)]
         return senders
+
+
+def count_sends(outages: np.ndarray) -> float:
+    """Compute how often a block is sent on average until all receivers have it, which lose it with `outages`, `[n]`.
+
+    This is the mean of the largest of geometric numbers: the sum over n of the probability that somebody has lost the
+    first n, `1 - prod(1 - outages^n)`. Where hardly anything arrives it becomes an integral.
+
+    Example:
+        >>> import numpy as np
+        >>> from semcom.engine.air.rates import count_sends
+        >>> [round(count_sends(np.full(k, 0.1)), 3) for k in (1, 5, 20)]
+        [1.111, 1.464, 2.083]
+    """
+    worst = float(outages.max())
+    if worst >= 1:
+        return math.inf
+    last = math.log(len(outages) / 1e-15) / -math.log(worst) if worst > 0 else 0.0
+    n = np.linspace(0, last, 10_001) if last > 10_000 else np.arange(math.ceil(last) + 1.0)
+    somebody = -np.expm1(np.log1p(-np.power.outer(outages, n).clip(max=1 - 1e-16)).sum(0))
+    return float(np.trapezoid(somebody, n)) + 0.5 if last > 10_000 else float(somebody.sum())
 
 
 class MCS(Capacity):

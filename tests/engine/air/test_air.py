@@ -499,7 +499,7 @@ def test_mini_batches_and_models_take_whole_slots() -> None:
     down, up = w.air.totals["down"], w.air.totals["up"]
     assert down.uses == pytest.approx(steps * 15 * 2.5) and down.airtime_s == pytest.approx(steps * 1e-3)
     assert down.energy_j == pytest.approx(2.0 * (2 * samples + steps * 4) * 15 / 14)
-    labels = samples * np.log2(3) / 2.0
+    labels = samples * np.log2(3) / 2.0 * 15 / 12
     assert up.uses - down.uses == pytest.approx(labels)
     assert up.airtime_s - down.airtime_s == pytest.approx(labels * 4 / (10 * 15e3))
     assert up.energy_j - down.energy_j == pytest.approx(2.0 * labels)
@@ -512,6 +512,6 @@ def test_a_small_share_of_the_band_takes_longer() -> None:
     channel = {"kind": "ofdm", "csi": "ls", "equaliser": "zf", "shares": (0.4, 0.3, 0.2, 0.1), "subcarriers": 10}
     w = worlds.world("test-split", FOUR, channel=channel)
     w.air.features(np.array([0, 3]), [[2], [2]], 4, math.log2(3), back=False)
-    labels = 2 * np.log2(3) / 2.0
+    labels = 2 * np.log2(3) / 2.0 * 15 / 12
     assert w.air.totals["up"].uses == pytest.approx(15 * (4 + 1) + 2 * labels)
     assert w.air.totals["up"].airtime_s == pytest.approx(2e-3 + labels / 6e4 + labels / 1.5e4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import special
 
 import semcom
 from semcom.channels import LINKS, Link
+from semcom.engine.air.rates import count_sends
 from semcom.engine.world import World
 from tests import worlds
 from tests.engine.air.test_air import BOTH, models, moved
@@ -84,6 +86,43 @@ def test_a_broadcast_takes_as_long_as_its_weakest_client_needs() -> None:
     w.air.down(w.population(shared=BOTH), BOTH)
     down = w.air.totals["down"]
     assert down.uses == pytest.approx(down.bits / 2 / math.log2(1.01))
+
+
+def mean_of_the_last(outages: tuple[float, ...]) -> float:
+    """The mean of the largest of geometric numbers, by inclusion and exclusion."""
+    some = [each for n in range(1, len(outages) + 1) for each in itertools.combinations(outages, n)]
+    return sum((-1) ** (len(each) + 1) / (1 - math.prod(each)) for each in some)
+
+
+SPREAD = [(0.0,), (0.0, 0.3), (0.1,) * 5, (0.5, 0.1, 1e-12), (0.99, 0.2, 0.95), (0.9995, 0.999, 0.1), (1 - 1e-9,) * 2]
+
+
+@pytest.mark.parametrize("outages", SPREAD)
+def test_a_block_is_sent_until_the_last_has_it(outages: tuple[float, ...]) -> None:
+    assert count_sends(np.array(outages)) == pytest.approx(mean_of_the_last(outages), rel=1e-6)
+
+
+@pytest.mark.parametrize("snrs_db", ["10,10,10,10", "10,13,16,19"])
+def test_a_broadcast_over_fading_is_repeated_until_all_have_it(snrs_db: str) -> None:
+    """At the rate that the weakest loses one time in ten, and a client of s times its SNR 1 - 0.9^(1 / s) times."""
+    w = world(4, kind="rayleigh", snr_db=snrs_db)
+    w.air.down(w.population(shared=BOTH), BOTH)
+    down, snrs = w.air.totals["down"], [10 ** (float(each) / 10) for each in snrs_db.split(",")]
+    sends = mean_of_the_last(tuple(1 - 0.9 ** (10 / snr) for snr in snrs))
+    assert down.uses == pytest.approx(down.bits / 4 / math.log2(1 - 10 * math.log(0.9)) * sends)
+
+
+@pytest.mark.parametrize("pilots", [(2, 11), (0,)])
+def test_error_free_exchange_takes_pilots_and_prefixes_as_features_do(pilots: tuple[int, ...]) -> None:
+    """Of a slot's 14 symbols those with data, each longer by a fourteenth; labels of split training too."""
+    air, channel = {"rate": "fixed", "backoff_db": 3.0}, {"kind": "ofdm", "subcarriers": 12, "pilots": pilots}
+    w = world(3, air, **channel)
+    w.air.up(w.population(), BOTH)
+    up, overhead = w.air.totals["up"], 14 / (14 - len(pilots)) * 15 / 14
+    assert up.uses == up.energy_j == pytest.approx(up.bits / 2 * overhead)
+    filled = 4.0 * (14 - len(pilots)) * 10  # numbers in ten slots of a client's four subcarriers, two a symbol
+    of_data = w.air.link.cost(np.array([2 * filled]), np.array([0]))
+    assert of_data.uses[0] == of_data.energy[0] == pytest.approx(filled * overhead)
 
 
 @pytest.mark.parametrize("repeat", [True, False])
