@@ -181,6 +181,10 @@ class Link:
         """Return this link as it is at a time of the run, if its channel follows it, for drawing realisations."""
         return self
 
+    def find_moment(self, seconds: float) -> int | None:
+        """Find the number of the moment whose channel `at` has (None: it is the same at all times)."""
+        return None
+
     def broadcast(self) -> Link:
         """Return this link for broadcasts to all clients: over the whole band, without other users."""
         return self

@@ -15,14 +15,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from semcom.channels.equalise import Estimate
 from semcom.channels.law import Law, Listed, Scaled
-from semcom.channels.link import Link, Realisation, complex_normal
+from semcom.channels.link import SAMPLES, Link, Realisation, complex_normal
 
 ROUNDING = 1e-6
 """Relative difference up to which two rates count as equal: h is drawn in the precision of the run."""
@@ -122,6 +123,7 @@ class Statistics:
             return means
         h = self.link.gain(self._symbols)
         assert h is not None
+        h = h.flatten().repeat(max(1, SAMPLES // 4 // h.numel()))  # of few, each meets many errors
         known = h + csi_error**0.5 * complex_normal(h.shape, _make_generator(), torch.float64)
         strength = known.abs().square()
         power, mean = (
@@ -152,14 +154,14 @@ class Statistics:
     def measure(self, drawn: Realisation, sender: Sender) -> Tensor:
         """Compute the bits per use that symbols `[blocks, n]` carry, the mean over each block, `[blocks]`.
 
-        Other users' symbols count as noise, and so does what a receiver that estimates h does not know of it (Hassibi
-        and Hochwald, IEEE Trans. Inf. Theory 49, 2003, Eq. 20).
+        Other users' symbols count as noise. A receiver that estimates h decodes by its estimate: `measure_mismatched`.
         """
         no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
         gain, others = self.link.sent_gain(drawn, no), self.link.interference(drawn, no)
-        if (estimate := self.link.estimate(drawn, no.sqrt())) is not None:
-            gain, others = estimate.mean, estimate.variance
         assert gain is not None
+        if (estimate := self.link.estimate(drawn, no.sqrt())) is not None:
+            noise = sender.backoff * (estimate.variance + no) - estimate.variance
+            return measure_mismatched(gain, estimate, noise)
         power = gain.abs().square().double()
         sinr = torch.where(power > 0, power / (no if others is None else no + others), 0.0)  # of nothing, without noise
         return torch.log1p(sinr / sender.backoff).mean(1) / math.log(2)
@@ -201,6 +203,35 @@ class Statistics:
         return float(self.measure(self._draw_blocks(sender.uses)[0], sender).mean())
 
 
+def measure_mismatched(h: Tensor, estimate: Estimate, no: Tensor) -> Tensor:
+    """Compute the bits per use that blocks carry whose receiver decodes by an estimate, `[blocks]`.
+
+    This is the generalised mutual information of Gaussian symbols with the metric |y - m x|^2 / (v + no), m and v the
+    mean and the variance of h by the estimate: the largest value, over s, of the mean of
+
+        ln(1 + s t |m|^2) + s t (|h|^2 + no) / (1 + s t |m|^2) - s t (|h - m|^2 + no),      t = 1 / (v + no).
+
+    With s = 1 it is `ln(1 + t |m|^2)` on average over h (A. Lapidoth and S. Shamai, IEEE Trans. Inf. Theory 48(5),
+    2002, Section IV).
+
+    Args:
+        h: `[blocks, n]`.
+        estimate: of it.
+        no: noise variance, broadcastable to h.
+    """
+    t, m = 1 / (estimate.variance + no), estimate.mean
+    known, heard, apart = (t * p for p in (m.abs().square(), h.abs().square() + no, (h - m).abs().square() + no))
+    low, high = (torch.full((len(h), 1), power, dtype=known.dtype) for power in (-20.0, 4.0))
+    for _ in range(12):  # concave in s, so its slope has one zero, here found for log2 s
+        middle = (low + high) / 2
+        down = 1 + middle.exp2() * known
+        rises = (known / down + heard / down.square() - apart).mean(1, keepdim=True) > 0
+        low, high = torch.where(rises, middle, low), torch.where(rises, high, middle)
+    s = low.exp2()
+    information = (s * known).log1p() + s * heard / (1 + s * known) - s * apart
+    return information.mean(1).clamp_min(0) / math.log(2)
+
+
 class ClientStatistics:
     """Statistics of each client of a run. Clients with the same channel share them.
 
@@ -224,21 +255,35 @@ class ClientStatistics:
         """Return the run's link, or that of a broadcast."""
         return self._whole if broadcast else self._own
 
-    def of(self, direction: str, client: int, broadcast: bool = False, now: bool = False) -> Statistics:
-        """Find the statistics of a client's uplink or downlink, or of what it hears of a broadcast.
+    def of(self, direction: str, client: int, broadcast: bool = False) -> Statistics:
+        """Find the statistics of a client's uplink or downlink, or of what it hears of a broadcast."""
+        return self._make(*self._find_key(direction, client, broadcast))
 
-        `now`: those at the time of the run, of a link whose frames follow it; a rate is chosen without that knowledge.
+    def compute_now(
+        self, what: Literal["shrink", "invert"], direction: str, client: int, broadcast: bool, *options: float
+    ) -> Any:
+        """Compute means at the time of the run, of a link whose frames follow it, by a method of `Statistics`.
+
+        A rate, which is chosen without that knowledge, is not among them.
         """
-        link, seconds = self.choose_link(broadcast), self.clock()
+        moment = self.choose_link(broadcast).find_moment(self.clock())
+        if moment is None:
+            return getattr(self.of(direction, client, broadcast), what)(*options)
+        return self._compute_at(moment, what, self._find_key(direction, client, broadcast), *options)
+
+    def _find_key(self, direction: str, client: int, broadcast: bool) -> tuple[int, tuple[float, ...], bool]:
         powers = None if broadcast else self.powers_beside(direction, client)
         others = () if powers is None else tuple(powers.tolist()[1:])
-        when = seconds if now and link.at(seconds) is not link else None
-        return self._make(link.like(client), others, broadcast, when)
+        return self.choose_link(broadcast).like(client), others, broadcast
 
     @lru_cache(maxsize=512)  # noqa: B019 (a run has one)
-    def _make(self, client: int, others: tuple[float, ...], broadcast: bool, seconds: float | None) -> Statistics:
-        link = self.choose_link(broadcast)
-        return Statistics((link if seconds is None else link.at(seconds)).of(client), others)
+    def _make(self, client: int, others: tuple[float, ...], broadcast: bool) -> Statistics:
+        return Statistics(self.choose_link(broadcast).of(client), others)
+
+    @lru_cache(maxsize=2**14)  # noqa: B019 - of the numbers alone, as draws would take much memory
+    def _compute_at(self, moment: int, what: str, key: tuple[int, tuple[float, ...], bool], *options: float) -> Any:
+        client, others, broadcast = key
+        return getattr(Statistics(self.choose_link(broadcast).at(self.clock()).of(client), others), what)(*options)
 
 
 def _make_generator() -> torch.Generator:

@@ -92,6 +92,11 @@ class CIR(OFDM):
             )
         return link
 
+    def find_moment(self, seconds: float) -> int | None:
+        """Find the scene's time that belongs to so many seconds, if frames follow the time of the run."""
+        find_time = self.profile.find_time
+        return None if self.options.time == "drawn" or find_time is None else find_time(seconds)
+
     def at(self, seconds: float) -> CIR:
         """Return this link at a time of the run, if its frames follow it."""
         if self.options.time == "drawn":
@@ -121,8 +126,10 @@ class CIR(OFDM):
         h = h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]
         if not self.estimates:
             return {"fading": h}, 1.0
-        times = max(1.0, uses / h.shape[1] * SLOT / len(self._grid.data))
-        return self._add_estimates(h, complex_normal(h.shape, generator, h.real.dtype), times, generator), 1.0
+        times, still = max(1.0, uses / h.shape[1] * SLOT / len(self._grid.data)), h[:, None].expand(-1, ALONG, -1)
+        return self._add_estimates(
+            still, complex_normal(h.shape, generator, h.real.dtype)[:, None], times, generator
+        ), 1.0
 
     def _draw_company(self, blocks: int, generator: torch.Generator) -> Tensor:
         """Draw the gains of a client and others beside it on a few subcarriers, `[blocks, subcarriers, N, U]`."""

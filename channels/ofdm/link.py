@@ -169,27 +169,35 @@ class OFDM(Combined):
         if not self.estimates:
             return drawn, share
         alike = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
-        other = torch.cat(alike).view(count, along * across)
-        return self._add_estimates(drawn["fading"], other, times, generator), share
+        here, other = (t.view(count, along, across) for t in (drawn["fading"], torch.cat(alike)))
+        if self.block_fading:  # one h, and other noise at each pilot
+            here = here.expand(-1, ALONG, min(width, ACROSS))
+        return self._add_estimates(here, other, times, generator), share
 
     def _add_estimates(self, h: Tensor, other: Tensor, times: float, generator: torch.Generator) -> dict[str, Tensor]:
         """Add to h on some elements of blocks what the receiver knows of it, as `draw` does on all of whole slots.
 
         Args:
-            h, other: two independent fades, `[blocks, n]`: errors of interpolation are as alike over subcarriers as h.
-            times: OFDM symbols of a block, all over whose slots the elements are taken to lie.
+            h: on symbols all over each block and on some of its subcarriers, `[blocks, symbols, subcarriers]`.
+            other: an independent fade: errors of interpolation are as alike as h.
+            times: OFDM symbols of a block.
             generator: of the pilots' noise.
         """
-        if self.block_fading:  # one h, and other noise at each pilot
-            h, other = h.expand(-1, ACROSS), other.expand(-1, ACROSS)
-        slots = min(3, max(1, round(times / SLOT)))
-        known = _measure_interpolation(self.profile, self._client or 0, self._grid, slots, h.device)
-        inner = known.unflatten(0, (slots, -1))[slots // 2]
-        moments = inner[torch.arange(h.shape[1]) * len(inner) // h.shape[1]]
-        r, floor, weights = moments.unbind(-1)
-        error = weights.sqrt() * complex_normal(h.shape, generator, h.real.dtype)
-        shares = {"known": r * h + floor.sqrt() * other, "error": error}
-        return {"fading": h, **shares, "moments": moments.expand(len(h), -1, -1)}
+        blocks, along, across = h.shape
+        slots = max(1, round(times / SLOT))
+        some, edge = min(slots, along), int(slots > along)  # of long blocks no slot is at the end
+        frame, n = make_frame(self._grid, some + 2 * edge, h.device), len(self._grid.data)
+        start = torch.rand(blocks, 1, generator=generator, dtype=torch.float64)
+        at = edge * n + ((torch.arange(along) + start) * (some * n / along)).long().clamp_max(some * n - 1)
+        known = _measure_interpolation(self.profile, self._client or 0, self._grid, some + 2 * edge, h.device)
+        moments = known[at].repeat_interleave(across, 1)
+        noise = complex_normal((blocks, len(frame.pilots), across), generator, h.real.dtype)
+        before, after = (noise.take_along_dim(of[at][..., None], 1) for of in (frame.before, frame.after))
+        error = before + frame.part[at].to(h.real.dtype) * (after - before)
+        r, floor, _ = moments.unbind(-1)
+        heard = r * h.flatten(1) + floor.sqrt() * other.expand_as(h).flatten(1)
+        shares = {"known": heard, "error": error.flatten(1)}
+        return {"fading": h.flatten(1), **shares, "moments": moments}
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
         """Draw as `Link` does, whole slots of subcarriers that are spread over the client's."""

@@ -213,8 +213,9 @@ class Superposed(Access):
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
     def _inversion(self, clients: tuple[int, ...], seconds: float) -> Inversion:
         threshold, csi_error = 10 ** (self.options.truncation_db / 10), self.options.csi_error
+        compute = self.air.uncoded.statistics.compute_now
         means = torch.tensor(
-            [self.air.uncoded.statistics.of("up", k, True, now=True).invert(threshold, csi_error) for k in clients],
+            [compute("invert", "up", k, True, threshold, csi_error) for k in clients],
             dtype=torch.float64,
         )
         return Inversion(threshold, csi_error, *means.unbind(1))

@@ -244,7 +244,7 @@ class Capacity(Rates):
         ratios = torch.pow(10.0, self.snr_db(direction, ids, broadcast).double() / 10).tolist()
         backoff, of = 10 ** (self.options.backoff_db / 10), self.statistics.of
         senders = [Sender(snr, backoff) for snr in ratios]
-        if self.link.block_fading:
+        if self.link.block_fading and not self.link.estimates:
             return senders
         # A block's length follows from its rate, and the rate from the length: Shannon's rate comes first, and one
         # correction suffices. Lengths in steps keep the number of cached statistics small.

@@ -50,7 +50,7 @@ class Uncoded:
         host: Any = {"drawn": stack_realisations(drawn), "snr_db": snr_db}
         if shrinks := link.equaliser == "mmse":
             noise = zip(ids.tolist(), torch.pow(10.0, snr_db.double() / -10).tolist(), strict=True)
-            parts = [[self.statistics.of(direction, k, broadcast, now=True).shrink(no)] for k, no in noise]
+            parts = [[self.statistics.compute_now("shrink", direction, k, broadcast, no)] for k, no in noise]
             host["mean"] = torch.tensor(parts, dtype=snr_db.dtype)
         there = send_to_device(host, values.device)
         got = link.transmit(symbols, there["drawn"], there["snr_db"])

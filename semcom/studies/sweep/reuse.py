@@ -131,16 +131,19 @@ def _is_reusable(wanted: Resolved, run: Stored, archived: bool) -> bool:
     """Check whether a stored run is done, has kept what is wanted of it, and read what lies there now.
 
     Of a run from an archive, which tells no folder, nobody knows what lay where: one that read files is trained anew.
-    An archive that names folders all the same does not make us look there.
+    An archive that names folders all the same does not make us look there, and a damaged file of it is found.
     """
     try:
         if any(archived or not os.path.isabs(path) for path in list_reads(_read_contents(run.trained))):
             return False
         check_stored_reads(run.folder)
+        places = {run.folder, run.trained} if archived else ()
+        for file in (place / name for place in places for name in (METRICS, ARRAYS)):
+            _ = file.read_bytes() if file.is_file() else b""  # or it is damaged
         if "checkpoint" in wanted.keep or ("weights" in wanted.keep and not _has_weights(run.trained)):
             return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
-    except (RunError, ConfigError):
+    except (RunError, ConfigError, OSError):
         return False
 
 

@@ -171,9 +171,11 @@ def test_uncoded_numbers_are_unbiased_at_each_time_of_a_walk(access: str) -> Non
         for k in range(CLIENTS):
             link = w.session.draws.link.at(seconds).of(k)
             power = link._combine_responses()[0].abs().square()  # type: ignore[attr-defined]
-            now = statistics.of("up", k, now=True)
-            assert now.shrink(0.5) == pytest.approx(float((power / (power + 0.5)).mean()), rel=1e-6)
-            assert now.invert(0.1, 0.0)[1] == pytest.approx(float((power >= 0.1).double().mean()))
+            shrunk = statistics.compute_now("shrink", "up", k, False, 0.5)
+            assert shrunk == pytest.approx(float((power / (power + 0.5)).mean()), rel=1e-6)
+            assert statistics.compute_now("invert", "up", k, False, 0.1, 0.0)[1] == float(
+                (power >= 0.1).double().mean()
+            )
     if access == "superposed":
         return
     sent, parts = torch.ones(CLIENTS, 240 * 12, dtype=torch.float64), []

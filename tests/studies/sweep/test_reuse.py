@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,21 @@ def test_failed_and_damaged_runs_are_not_taken_over(tmp_path: Path, run: Run, mo
     damaged.write_text(damaged.read_text().replace('"accuracy": 0.', '"accuracy": 0.1', 1))
     sweep("demo", out=tmp_path / "b", reuse=[tmp_path / "a"])
     assert set(read_table(tmp_path / "b")["status"]) == {"done"} and marks(tmp_path / "b") == ["x"] * 4
+
+
+def test_a_damaged_file_of_an_archive_is_found_before_the_sweep(tmp_path: Path) -> None:
+    """Its run is trained anew, and the others are taken."""
+    sweep("demo", out=tmp_path / "a", methods="fedcl", seeds=range(2))
+    for run in (tmp_path / "a").glob("*/"):
+        np.savez(run / ARRAYS, x=np.arange(1000))
+    archive = pack_archive(tmp_path / "a", arrays=True)
+    with zipfile.ZipFile(archive) as packed:
+        entry = next(entry for entry in packed.infolist() if entry.filename.endswith(ARRAYS))
+    content = bytearray(archive.read_bytes())
+    content[entry.header_offset + 200] ^= 1
+    archive.write_bytes(content)
+    sweep("demo", out=tmp_path / "b", methods="fedcl", seeds=range(2), reuse=archive)
+    assert marks(tmp_path / "b") == ["x"] and set(read_table(tmp_path / "b")["status"]) == {"done"}
 
 
 @pytest.mark.usefixtures("own_names")
