@@ -219,7 +219,7 @@ def measure_mismatched(h: Tensor, estimate: Estimate, no: Tensor) -> Tensor:
         estimate: of it.
         no: noise variance, broadcastable to h.
     """
-    t, m = 1 / (estimate.variance + no), estimate.mean
+    t, m = 1 / (estimate.variance + no).clamp_min(1e-30), estimate.mean  # 0 where h is known without noise
     known, heard, apart = (t * p for p in (m.abs().square(), h.abs().square() + no, (h - m).abs().square() + no))
     low, high = (torch.full((len(h), 1), power, dtype=known.dtype) for power in (-20.0, 4.0))
     for _ in range(12):  # concave in s, so its slope has one zero, here found for log2 s

@@ -18,7 +18,6 @@ from torch import Tensor
 from semcom.channels.equalise import combine_antennas
 from semcom.channels.law import Listed
 from semcom.channels.link import SAMPLES, Realisation, complex_normal
-from semcom.channels.ofdm.grid import SLOT
 from semcom.channels.ofdm.link import ALONG, OFDM
 from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
 from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
@@ -94,15 +93,17 @@ class CIR(OFDM):
 
     def find_moment(self, seconds: float) -> int | None:
         """Find the scene's time that belongs to so many seconds, if frames follow the time of the run."""
-        find_time = self.profile.find_time
-        return None if self.options.time == "drawn" or find_time is None else find_time(seconds)
+        if self.options.time == "drawn":
+            return None
+        assert self.profile.find_time is not None, "checked by `make_profile`"
+        return self.profile.find_time(seconds)
 
     def at(self, seconds: float) -> CIR:
         """Return this link at a time of the run, if its frames follow it."""
-        if self.options.time == "drawn":
+        if (moment := self.find_moment(seconds)) is None:
             return self
         link = copy.copy(self)
-        link.profile = self.profile.at(seconds)
+        link.profile = self.profile.at(moment)
         return link
 
     def law(self) -> Listed | None:
@@ -126,10 +127,8 @@ class CIR(OFDM):
         h = h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]
         if not self.estimates:
             return {"fading": h}, 1.0
-        times, still = max(1.0, uses / h.shape[1] * SLOT / len(self._grid.data)), h[:, None].expand(-1, ALONG, -1)
-        return self._add_estimates(
-            still, complex_normal(h.shape, generator, h.real.dtype)[:, None], times, generator
-        ), 1.0
+        still, other = h[:, None].expand(-1, ALONG, -1), complex_normal(h.shape, generator, h.real.dtype)[:, None]
+        return self._add_estimates(still, other, self._grid.count_times(uses, h.shape[1]), generator), 1.0
 
     def _draw_company(self, blocks: int, generator: torch.Generator) -> Tensor:
         """Draw the gains of a client and others beside it on a few subcarriers, `[blocks, subcarriers, N, U]`."""
@@ -206,10 +205,8 @@ class Recorded(Profile):
         self.last_path_s = float((last.amax(2) - first.amin(2)).max())
         self._at: dict[int, Recorded] = {}
 
-    def at(self, seconds: float) -> Recorded:
-        """Return the responses of a scene at the time that belongs to so many seconds alone."""
-        assert self.find_time is not None, "checked by `CIR.make_profile`"
-        time = self.find_time(seconds)
+    def at(self, time: int) -> Recorded:
+        """Return the responses of one of the times alone."""
         if time not in self._at:
             one = self._at[time] = copy.copy(self)
             one.paths, one.delays, one.shifts = (t[:, [time]] for t in (self.paths, self.delays, self.shifts))

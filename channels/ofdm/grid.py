@@ -38,6 +38,15 @@ class Grid:
         """OFDM symbols per second."""
         return self.spacing_hz / (1 + self.prefix)
 
+    @property
+    def overhead(self) -> float:
+        """Channel uses for each that carries data, with pilots and cyclic prefixes."""
+        return SLOT / len(self.data) * (1 + self.prefix)
+
+    def count_times(self, symbols: float, width: int) -> float:
+        """Count the OFDM symbols, pilots included, that a block of data `symbols` lasts on `width` subcarriers."""
+        return max(1.0, symbols / width * SLOT / len(self.data))
+
     def slots(self, symbols: np.ndarray, width: np.ndarray | int) -> np.ndarray:
         """Count the whole slots that data `symbols` need on `width` subcarriers."""
         return np.ceil(symbols / (len(self.data) * width))

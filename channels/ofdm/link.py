@@ -79,7 +79,7 @@ class OFDM(Combined):
         self._pilots = tuple(sorted(list_values(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
         self._apart_hz = self._grid.spacing_hz
-        self.overhead = SLOT / len(self._grid.data) * (1 + options.cyclic_prefix)
+        self.overhead = self._grid.overhead
         self.profile = self.make_profile()
         self.estimates = options.csi == "ls"
         self.block_fading = type(self.profile) is RAYLEIGH
@@ -148,7 +148,7 @@ class OFDM(Combined):
         """
         grid, antennas, users = self._grid, self.antennas, self.users
         width = min(self._frame(self._client or 0, 1)[0], math.ceil(uses))
-        times = max(1.0, uses / width * SLOT / len(grid.data))
+        times = grid.count_times(uses, width)
         doppler, few = self.profile.doppler_hz, ALONG if users > 1 else ACROSS
         across = 1 if self.block_fading else min(width, few)
         most = ALONG if doppler else 8 * ALONG  # of an unknown fading nothing follows for what is not drawn

@@ -212,6 +212,7 @@ class Superposed(Access):
 
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
     def _inversion(self, clients: tuple[int, ...], seconds: float) -> Inversion:
+        """Build the inversion of a round, which begins after so many seconds of the run."""
         threshold, csi_error = 10 ** (self.options.truncation_db / 10), self.options.csi_error
         compute = self.air.uncoded.statistics.compute_now
         means = torch.tensor(

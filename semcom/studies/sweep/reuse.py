@@ -139,7 +139,8 @@ def _is_reusable(wanted: Resolved, run: Stored, archived: bool) -> bool:
         check_stored_reads(run.folder)
         places = {run.folder, run.trained} if archived else ()
         for file in (place / name for place in places for name in (METRICS, ARRAYS)):
-            _ = file.read_bytes() if file.is_file() else b""  # or it is damaged
+            if file.is_file():
+                file.read_bytes()  # or it is damaged
         if "checkpoint" in wanted.keep or ("weights" in wanted.keep and not _has_weights(run.trained)):
             return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))

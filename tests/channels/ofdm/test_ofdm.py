@@ -231,6 +231,12 @@ def test_rates_are_those_that_a_receiver_with_these_estimates_has(options, snr_d
     assert float(mean) == pytest.approx(float(carried.mean()), abs=5 * float(carried.std()) / 600**0.5)
 
 
+@pytest.mark.parametrize("options", [{"profile": "rayleigh"}, {"speed_mps": 0.0}])
+def test_without_noise_pilots_of_a_still_channel_leave_the_rate_without_a_limit(options):
+    limit = Statistics(ofdm(csi="ls", subcarriers=8, **options)).find_limit(Sender(math.inf, 2.0, uses=300.0), 0.1)
+    assert 50 < limit < math.inf
+
+
 def test_the_slots_of_a_frame_know_their_estimates_alike():
     """But the first and the last, where the line through two pilots goes on: a frame of 5 slots against one of 4."""
     grid = Grid((2, 11), 14e3, 0.0)
