@@ -209,9 +209,9 @@ def measure_mismatched(h: Tensor, estimate: Estimate, no: Tensor) -> Tensor:
     This is the generalised mutual information of Gaussian symbols with the metric |y - m x|^2 / (v + no), m and v the
     mean and the variance of h by the estimate: the largest value, over s, of the mean of
 
-        ln(1 + s t |m|^2) + s t (|h|^2 + no) / (1 + s t |m|^2) - s t (|h - m|^2 + no),      t = 1 / (v + no).
+        log(1 + s t |m|^2) + s t (|h|^2 + no) / (1 + s t |m|^2) - s t (|h - m|^2 + no),      t = 1 / (v + no).
 
-    With s = 1 it is `ln(1 + t |m|^2)` on average over h (A. Lapidoth and S. Shamai, IEEE Trans. Inf. Theory 48(5),
+    With s = 1 it is `log(1 + t |m|^2)` on average over h (A. Lapidoth and S. Shamai, IEEE Trans. Inf. Theory 48(5),
     2002, Section IV).
 
     Args:
