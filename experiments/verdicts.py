@@ -95,7 +95,8 @@ def read_variant(
     test_snr_db: float | None = None,
 ) -> pd.Series:
     """Look up a number of a variant's runs in percent, by place and seed, as `tabulate_by_seed`; see `list_numbers`."""
-    part = frame[frame["variant"] == variant]
+    read = dict.fromkeys([*places, "seed", *_list_read(frame, metric, test_snr_db)])
+    part = frame.loc[frame["variant"] == variant, [*read]]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
     return 100 * list_numbers(part, metric, view, test_snr_db).set_axis(index)
 
@@ -119,10 +120,15 @@ def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run, as `tabulate_by_seed`, in a view (None: the headline)."""
-    end = metric if test_snr_db is None else f"{test_snr_db:g}"  # of the few columns of hundreds that may be looked at
-    rows = frame[[name for name in frame if name == "view" or name.endswith(end)]].to_dict("records")
+    rows = frame[_list_read(frame, metric, test_snr_db)].to_dict("records")
     values = [read_number_in_row(row, metric, view, test_snr_db) for row in rows]
     return pd.Series(values, frame.index, dtype=float)
+
+
+def _list_read(frame: pd.DataFrame, metric: str, test_snr_db: float | None) -> list[str]:
+    """List the few columns of hundreds in which a number may be."""
+    end = metric if test_snr_db is None else f"{test_snr_db:g}"
+    return [name for name in frame if name == "view" or name.endswith(end)]
 
 
 def over_places(values: pd.Series) -> pd.Series:

@@ -156,7 +156,8 @@ class OFDM(Combined):
         step = times / along
         if doppler:
             step = min(step, max(1.0, grid.symbol_rate / (2 * doppler)))
-        count = blocks or max(1024, SAMPLES // (4 * along * users * antennas))  # a profile's draws take long
+        each = ALONG if self.estimates and self.block_fading else along  # one h is heard with other noise at each pilot
+        count = blocks or max(1024, SAMPLES // (4 * each * users * antennas))  # a profile's draws take long
         size = along, grid.symbol_rate / step, across, self._apart_hz * width / across
         piece, whole = max(1, PIECE // along), count * users * antennas  # frames at once, which bound memory, and all
         frames = [piece] * (whole // piece) + [whole % piece]
@@ -170,7 +171,7 @@ class OFDM(Combined):
             return drawn, share
         alike = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
         here, other = (t.view(count, along, across) for t in (drawn["fading"], torch.cat(alike)))
-        if self.block_fading:  # one h, and other noise at each pilot
+        if self.block_fading:
             here = here.expand(-1, ALONG, min(width, ACROSS))
         return self._add_estimates(here, other, times, generator), share
 

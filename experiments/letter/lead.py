@@ -17,6 +17,7 @@ prints a row for each level and rival, the verdicts on the letter's numbers, and
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -325,6 +326,7 @@ def measure_effects(
     """
     done = frame[frame["status"] == "done"]
 
+    @functools.cache
     def read(arm: str, level: str, number: str = "accuracy") -> pd.Series:
         return read_variant(done, f"{arm} | {level}", number, ())
 

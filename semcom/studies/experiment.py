@@ -136,8 +136,8 @@ class Experiment:
     def outline(self, scale: str | None = None) -> Outline:
         """Count the runs of a scale (None: the first), its axes and its cost.
 
-        Nothing is loaded: the cost follows from the sizes of the known datasets, and not from method and seed, unless
-        the method's own preset holds. So of runs that differ in these alone one is looked at.
+        Nothing is loaded: the cost follows from the schedule, the clients and the sizes of the known datasets, and from
+        the method only if its own preset holds. Of runs that are equal in these one is looked at.
 
         Raises:
             ConfigError: the experiment has no such scale, or a configuration that is looked at is wrong.
@@ -148,10 +148,13 @@ class Experiment:
         one = replace(whole, vary={key: values[:1] if key == "seed" else values for key, values in whole.vary.items()})
         costs = []
         for run in one.runs(self.compared(), self.name):
-            method = run.config.method if run.config.train.preset == "paper" else ""
-            key = repr(replace(run.config, method=method, hyper=None, seed=0))
+            of = run.config
+            method = of.method if of.train.preset == "paper" else ""
+            key = repr(
+                (method, replace(of.train, lr=None, optimizer=None), of.data, of.partition, of.clients, of.sharers)
+            )
             if key not in found:
-                found[key] = count_cost_in_samples(semcom.resolve(run.config))
+                found[key] = count_cost_in_samples(semcom.resolve(of))
             costs.append(found[key])
         known = [cost for cost in costs if cost is not None]
         total = seeds * sum(known) if len(known) == len(costs) else None

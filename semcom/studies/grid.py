@@ -213,17 +213,20 @@ def set_fields(config: R, values: Mapping[str, Any]) -> R:
         ConfigError: names a field that does not exist. (What `hyper` and options may hold is checked by
             `semcom.resolve`.)
     """
+    changed = dict[str, Any]()
     for name, value in values.items():
         section, _, rest = name.partition(".")
+        part: Any = changed.get(section, getattr(config, section, None))
         if section == "hyper" and rest:
-            value = _set_option(config.hyper, rest, value)
+            value = _set_option(part, rest, value)
         elif rest:
-            part: Any = getattr(config, section, None)
             if hasattr(part, "options") and not hasattr(part, rest):
                 rest, value = "options", _set_option(part.options, rest, value)
-            value = _replace_field(part, rest, value, name)
-        config = _replace_field(config, section, value, name)
-    return config
+            _check_known(part, rest, name)
+            value = dataclasses.replace(part, **{rest: value})
+        _check_known(config, section, name)
+        changed[section] = value
+    return dataclasses.replace(config, **changed)
 
 
 def check_grid_field(name: str) -> None:
@@ -248,11 +251,8 @@ def _set_option(options: Any, name: str, value: Any) -> dict[str, Any]:
     return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
 
 
-def _replace_field(part: Any, name: str, value: Any, full: str) -> Any:
-    """Do `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
-    known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+def _check_known(part: Any, name: str, full: str) -> None:
+    """Raise ConfigError that says which fields exist where a section has no field of this name."""
+    known = getattr(part, "__dataclass_fields__", {})
     if name not in known:
-        raise ConfigError(
-            f"{full}: no such field; known are {', '.join(known or (f.name for f in dataclasses.fields(RunConfig)))}"
-        )
-    return dataclasses.replace(part, **{name: value})  # type: ignore[type-var]
+        raise ConfigError(f"{full}: no such field; known are {', '.join(known or RunConfig.__dataclass_fields__)}")
