@@ -178,7 +178,10 @@ class Link:
         return self
 
     def at(self, seconds: float) -> Link:
-        """Return this link as it is at a time of the run, if its channel follows it, for drawing realisations."""
+        """Return this link as it is at a time of the run, if its channel follows it, for drawing realisations.
+
+        A link of one's own that does overrides `find_moment` too, by which its means over time are kept apart.
+        """
         return self
 
     def find_moment(self, seconds: float) -> int | None:
