@@ -81,7 +81,7 @@ def test_every_language_is_one_that_is_looked_at() -> None:
     assert languages <= {"bash", "python", "text", "bibtex", "latex", "json", "toml", "yaml"}
 
 
-QUICK = ("arms_small", "bounds", "catalogue", "protocol")
+QUICK = ("arms_small", "benchmark", "bounds", "catalogue", "protocol")
 """Pages beside the experiments that do not read the stored results of a whole paper."""
 
 

@@ -183,10 +183,13 @@ def test_the_wheel_works_beside_folders_of_the_user_s(form: str, installed: Path
             (tmp_path / name / "__init__.py").write_text(f"from {name}.mine import OWN\n")
     for first, then in (("channels, experiments, figures", "semcom"), ("semcom", "channels, experiments, figures")):
         code = f"import {first}\nimport {then}\nfrom experiments.mine import OWN\nimport channels.mine, figures.mine\n"
-        code += "print(OWN, channels.mine.OWN, figures.mine.OWN, *semcom.EXPERIMENTS.names(), channels.__path__)"
+        code += (
+            "print(OWN, channels.mine.OWN, figures.mine.OWN, semcom.EXPERIMENTS.get('demo').name, channels.__path__)"
+        )
         printed = python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
-        words = printed.split()
-        assert words[:3] == ["7"] * 3 and "letter-fig2b" in words and "mine" not in words and str(tmp_path) in printed
+        assert printed.startswith("7 7 7 demo ") and str(tmp_path) in printed
+    listed = python("-m", "semcom", "list", "experiments", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert "letter-fig2b" in listed and "mine" not in listed
     code = "import sys; from semcom.cli.main import main; sys.exit(any(main(line.split()) for line in sys.argv[1:]))"
     python("-c", code, *COMMANDS, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (tmp_path / "study" / "bars.pdf").exists() and (tmp_path / "page.html").exists()

@@ -100,13 +100,13 @@ def test_a_bad_channel_hides_and_another_encoder_too(tmp_path: Path) -> None:
     """The network sees less at -10 dB than at 20; the personal encoder of another client is of little use."""
     channel = {"kind": "awgn", "snr_db": 20.0}
     folder = victim(tmp_path, "test-conv", 16, channel=channel)
-    own = semcom.attack(folder, clients=1, steps=80).numbers
-    noisy = semcom.attack(folder, clients=1, steps=80, at="eavesdropper", snr_db=-10.0).numbers
-    other = semcom.attack(folder, clients=1, steps=80, knows="clients", known=100).numbers
+    own = semcom.attack(folder, clients=1, steps=200).numbers
+    noisy = semcom.attack(folder, clients=1, steps=200, at="eavesdropper", snr_db=-10.0).numbers
+    other = semcom.attack(folder, clients=1, steps=200, knows="clients", known=100).numbers
     assert own["psnr"] > noisy["psnr"] + 0.5 and own["psnr"] > other["psnr"]
     assert own["psnr_mean"] == noisy["psnr_mean"]  # which needs no listening
     summary = semcom.load(folder).summary["leak"]
-    assert summary["invert_with"] == "clients 1, known 2000, steps 80, seed 0"
+    assert summary["invert_with"] == "clients 1, known 2000, steps 200, seed 0"
     assert summary["psnr"] == own["psnr"] and summary["eavesdropper--10dB"]["psnr"] == noisy["psnr"]
     found = semcom.study(folder)
     (row,) = found.runs.to_dict("records")

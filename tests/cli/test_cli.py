@@ -363,6 +363,7 @@ def test_a_terminal_gets_a_bar() -> None:
         ("heads", {"linear", "mlp"}),
         ("figures", {"demo", "channel-ber"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
+        ("experiments", {"demo", "letter-fig2b"}),
     ],
 )
 def test_list_gives_a_line_to_each_name(

@@ -176,7 +176,6 @@ KERNEL = """
 import torch
 from semcom.channels.coding import fused, ldpc
 
-ldpc.ROUNDS = 2
 code = ldpc.make_ldpc_code(12, 24, 2, torch.device("cpu"))
 llr = torch.randn(2, 24, generator=torch.Generator().manual_seed(3)) + torch.tensor([[3.0], [0.0]])
 expected, held = code.decode(llr)

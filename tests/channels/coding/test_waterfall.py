@@ -65,7 +65,7 @@ def test_so_many_blocks_are_lost(number: int, uses: int) -> None:
     assert several == ((number, uses) in SEVERAL)
     for share in (0.4, 0.05):
         snr_db = find_snr(scheme, uses, share)
-        blocks = BLOCKS // 8 if several else BLOCKS
+        blocks = BLOCKS // 4 if several else BLOCKS
         assert holds(lost := count_lost(scheme, uses, snr_db, blocks), blocks, scheme, uses, snr_db), (lost, snr_db)
 
 

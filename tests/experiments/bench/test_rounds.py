@@ -199,12 +199,12 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
-    main(f"scale --quick --methods all --rounds 1 --json {file}".split())
+    main(f"scale --quick --methods all --rounds 2 --json {file}".split())
     rows = json.loads(file.read_text())["rows"]
     assert [row["method"] for row in rows[::2]] == [name for name in METHODS.names() if METHODS.ships(name)]
     for few, many in zip(rows[::2], rows[1::2], strict=True):
         assert (few["clients"], many["clients"], few["method"]) == (20, 1000, many["method"])
-        assert few["error"] is many["error"] is None and len(few["seconds"]) == len(many["seconds"]) == 1
+        assert few["error"] is many["error"] is None and len(few["seconds"]) == len(many["seconds"]) == 2
         assert many["ratio"] > 0 and few["ratio"] is None and min(few["test_seconds"], many["test_seconds"]) > 0
     assert "2 clients take part in a round, each with 10 of 600 images" in capsys.readouterr().out
 
