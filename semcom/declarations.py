@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import types
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ def read_declared_title(place: str) -> str | None:
     return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
 
 
-def read_declared_constants(place: str) -> dict[str, Any]:
+@functools.cache
+def read_declared_constants(place: str) -> Mapping[str, Any]:
     """Read the plain values that a class, "module:Class", and its bases set, by name."""
     found = dict[str, Any]()
     for module, node in _list_lineage(place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -11,24 +12,34 @@ from pathlib import Path
 def read_versions() -> dict[str, str]:
     """Read the versions of packages on which a result depends."""
     names = ("semcom", "torch", "torchvision", "numpy", "scipy", "pillow", "sionna-no-rt")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {name: version for name in names if (version := _find_version(name)) is not None}
+    return {"python": platform.python_version(), **found}
+
+
+@functools.cache
+def _find_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def read_commit() -> str | None:
-    """Read the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
+    """Read the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout.
 
+    It is that of the first call: a checkout may move on, but not the code that this process has imported.
+    """
+    try:
+        return _ask_git()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@functools.cache
+def _ask_git() -> str:
     def git(*words: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # a wheel inside somebody's checkout is not in it
-        return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
-    except (OSError, subprocess.SubprocessError):
-        return None
+    git("ls-files", "--error-unmatch", Path(__file__).name)  # a wheel inside somebody's checkout is not in it
+    return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")

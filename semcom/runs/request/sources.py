@@ -178,8 +178,13 @@ def _find_spec(module: str, path: Sequence[str] | None, first: Sequence[str]) ->
 
 def list_read_variables(sources: Iterable[bytes]) -> set[str]:
     """List the environment variables that code reads by a constant name, without those of its surroundings."""
-    found = {name.decode() for source in sources for name in _VARIABLE.findall(source)}
-    return {name for name in found if not _SURROUNDINGS.fullmatch(name)}
+    return {name for source in sources for name in _list_variables(source)}
+
+
+@functools.lru_cache(maxsize=4096)
+def _list_variables(source: bytes) -> frozenset[str]:
+    found = {name.decode() for name in _VARIABLE.findall(source)}
+    return frozenset(name for name in found if not _SURROUNDINGS.fullmatch(name))
 
 
 def list_opened(code: Code) -> dict[str, Version]:

@@ -59,8 +59,8 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
 def tabulate_keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
     """Tabulate the columns that tell runs apart, a row per run: hash, method, variant, seed, axes."""
     names = ["hash", "method", "variant", "seed", *axes]
-    own = ({"hash": run.hash, "variant": run.variant, TEST: run.test_snr_db} for run in found)
-    frame = make_table([{**known, **run.fields} for known, run in zip(own, found, strict=True)], names)[names]
+    known = ({"hash": run.hash, "variant": run.variant, TEST: run.test_snr_db, **run.fields} for run in found)
+    frame = make_table([{name: fields.get(name) for name in names} for fields in known], names)
     return frame.astype({TEST: float}) if TEST in names else frame
 
 

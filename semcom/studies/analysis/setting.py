@@ -94,8 +94,13 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
         with suppress(ConfigError):  # of a plug-in that is not loaded
             plain = list_default_fields(RunConfig("fedavg", channel=ChannelConfig(str(kind))))
             usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
-            found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
+            others = [c for c, v in usual.items() if _has_other(runs[c], v)]  # few of a hundred
+            found += [c for c in others if _has_other(_drop_unused(runs, c), usual[c])]
     return found
+
+
+def _has_other(column: pd.Series, usual: str) -> bool:
+    return bool({*map(format_plain_value, column.dropna())} - {usual})
 
 
 def list_settings(column: pd.Series) -> str:
