@@ -80,14 +80,12 @@ def _print_claims(frame: pd.DataFrame) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from semcom_papers.experiments.claims.scorecard import count_verdicts
+
     console = Console(highlight=False)
     for paper, of in frame.groupby("paper", sort=False):
-        now, before = (
-            ", ".join(f"{n} {state}" for state, n in of[edition].value_counts().items())
-            for edition in ("state", "first")
-        )
-        console.print(Text(f"{paper}: {len(of)} claims: {now}", style="bold"))
-        console.print(Text(f"by the rule's first edition: {before}", style="dim"))
+        console.print(Text(f"{paper}: {count_verdicts(of, 'state')}", style="bold"))
+        console.print(Text(f"by the rule's first edition: {count_verdicts(of, 'first')}", style="dim"))
         table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
         table.add_column("state", max_width=20)
         table.add_column("ours (shares in points)", max_width=44)

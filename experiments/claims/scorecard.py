@@ -274,13 +274,23 @@ SHOWN = (
 """Columns of the page."""
 
 
+def count_verdicts(frame: pd.DataFrame, edition: str) -> str:
+    """Count claims by their verdicts in an edition, `state` or `first`, and apart from them further readings of one."""
+    again = frame["item"] == "letter-low"  # experiments/papers/README.md
+    parts = {"claims": frame[~again], "further readings of a claim": frame[again]}
+    return "; ".join(
+        f"{len(part)} {what}: " + ", ".join(f"{n} {verdict}" for verdict, n in part[edition].value_counts().items())
+        for what, part in parts.items()
+        if len(part)
+    )
+
+
 def format_scorecard_page(frame: pd.DataFrame) -> str:
     """Format the scorecard as one HTML page, a table per paper, which needs no network."""
     parts = []
     for paper, of in frame.groupby("paper", sort=False):
-        counts = ", ".join(f"{n} {state}" for state, n in of["state"].value_counts().items())
         shown = of[list(SHOWN)].to_html(index=False, na_rep="", float_format="{:.2f}".format, border=0)
-        parts.append(f"<h2>{paper}</h2>\n<p>{len(of)} claims: {counts}.</p>\n{shown}")
+        parts.append(f"<h2>{paper}</h2>\n<p>{count_verdicts(of, 'state')}.</p>\n{shown}")
     title = "What the five papers claim, and what our runs give"
     head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     rule = (
