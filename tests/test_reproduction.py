@@ -76,7 +76,8 @@ def test_the_page_has_the_number_of_different_runs_and_their_hours() -> None:
     runs, hours = re.search(r"([\d,]+)\s+different\s+runs\s+in\s+(\d+)\s+hours", PAGE).groups()  # type: ignore[union-attr]
     frames = [stored(path) for path in sorted(COMMITTED.glob("*-small.zip"))]
     each = pd.concat(seconds(f).to_frame("seconds").assign(device=f["device"].to_numpy()) for f in frames)
-    different = each.groupby(["hash", "device"], dropna=False)["seconds"].first()  # a run on two devices took both times
+    # A run on two devices took the time of both.
+    different = each.groupby(["hash", "device"], dropna=False)["seconds"].first()
     counted = different.index.get_level_values("hash").nunique()
     assert (int(runs.replace(",", "")), int(hours)) == (counted, round(different.sum() / 3600))
 
