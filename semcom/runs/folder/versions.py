@@ -27,19 +27,15 @@ def _find_version(package: str) -> str | None:
 def read_commit() -> str | None:
     """Read the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout.
 
-    It is that of the first call: a checkout may move on, but not the code that this process has imported.
+    It is asked for anew each time: methods are imported when a run first needs them, maybe after an edit.
     """
-    try:
-        return _ask_git()
-    except (OSError, subprocess.SubprocessError):
-        return None
 
-
-@functools.cache
-def _ask_git() -> str:
     def git(*words: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
-    git("ls-files", "--error-unmatch", Path(__file__).name)  # a wheel inside somebody's checkout is not in it
-    return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # a wheel inside somebody's checkout is not in it
+        return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return None

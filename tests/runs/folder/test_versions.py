@@ -14,12 +14,12 @@ import pytest
 
 from semcom.runs.folder import versions
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
-
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Make a checkout of one commit that holds a copy of the module which asks for it."""
+    if shutil.which("git") is None:
+        pytest.skip("there is no git")
     shutil.copy(versions.__file__, tmp_path / "copy.py")
     git(tmp_path, "init", "-q")
     commit(tmp_path)
@@ -41,7 +41,7 @@ def commit(folder: Path) -> str:
 
 
 def load(folder: Path) -> ModuleType:
-    """Load the copy anew, as another process would."""
+    """Load a copy, which asks where its own file lies."""
     spec = importlib.util.spec_from_file_location("copy", folder / "copy.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -49,16 +49,15 @@ def load(folder: Path) -> ModuleType:
     return module
 
 
-def test_a_process_notes_the_commit_that_it_was_started_from(checkout: Path) -> None:
-    """A later commit, and a later edit, is of code that only a later process has."""
-    first, early = git(checkout, "rev-parse", "HEAD"), load(checkout)
-    assert early.read_commit() == first[:10]
+def test_a_commit_and_an_edit_are_seen_by_the_process_that_has_asked_before(checkout: Path) -> None:
+    """It may import what was edited: a method, say, that only a later run of it needs."""
+    first, copy = git(checkout, "rev-parse", "HEAD"), load(checkout)
+    assert copy.read_commit() == first[:10]
     second = commit(checkout)
-    late = load(checkout)
-    assert late.read_commit() == second[:10] != first[:10]
+    assert copy.read_commit() == second[:10] != first[:10]
     (checkout / "copy.py").write_text((checkout / "copy.py").read_text() + "# changed\n")
+    assert copy.read_commit() == f"{second[:10]}-dirty"
     assert load(checkout).read_commit() == f"{second[:10]}-dirty"
-    assert early.read_commit() == first[:10] and late.read_commit() == second[:10]
 
 
 def test_what_is_not_in_the_checkout_has_no_commit(checkout: Path) -> None:
